@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from course_lib.field_guide import BadCheckpoint, NotANumber, describe, open_model
+from course_lib.field_guide.whole.chat import Conversation, main as chat
 from course_lib.field_guide.whole.serving import Server, pageable
 from course_lib.field_guide.whole.tiny import EVERY, mask, tiny
 
@@ -136,6 +137,71 @@ def test_a_weight_that_is_not_a_number_is_named_at_the_first_token(llama, key, w
     model = open_model(llama)
     with pytest.raises(NotANumber, match=f"^the output of {where} is not a number"):
         next(model.stream([5, 6], 4))
+
+
+# --- texts --------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def speaker(llama):
+    """The tiny Llama with a tokenizer of letters and the template of a chat."""
+    tokenizers = pytest.importorskip("tokenizers", reason='needs tokenizers: pip install "course_lib[models]"')
+    signs = ["<pad>", "<s>", "</s>", *"abcdefghijklmnopqrstuvwxyz .,!?:\n<>|ABCDEFGHIJKLMNOPQRSTUVWXYZ"][:64]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(
+        vocab={sign: n for n, sign in enumerate(signs)}, merges=[]))
+    tokenizer.decoder = tokenizers.decoders.Fuse()
+    tokenizer.add_special_tokens(signs[:3])
+    tokenizer.save(str(llama / "tokenizer.json"))
+    (llama / "tokenizer_config.json").write_text(json.dumps({"bos_token": {"content": "<s>"}, "chat_template": (
+        "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<model>")}))
+    return llama
+
+
+def test_texts_and_the_template_of_a_chat(speaker):
+    model = open_model(speaker)
+    assert model.text.decode(model.text.chat([{"role": "user", "content": "hi"}])) == "<user>hi\n<model>"
+    assert model.text.chat([])[0] == 1
+    whole = model.generate(["hello", "what is"], 8)
+    assert all(isinstance(text, str) for text in whole) and whole[0] == model.generate(["hello"], 8)[0]
+    assert model.generate(["hello"], 8, stop=(whole[0][3],)) == [whole[0].split(whole[0][3])[0]]
+    (speaker / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ ''.__class__.__mro__ }}"}))
+    with pytest.raises(Exception, match="unsafe"):
+        open_model(speaker).text.chat([])
+
+
+def test_a_conversation_that_is_interrupted_goes_on(speaker):
+    model = open_model(speaker)
+    talk = Conversation(model, 12)
+    first = "".join(talk.answer("hello"))
+    assert talk.messages == [{"role": "user", "content": "hello"}, {"role": "assistant", "content": first}]
+    pieces = talk.answer("and then")
+    begun = next(pieces) + next(pieces)
+    with pytest.raises(KeyboardInterrupt):
+        pieces.throw(KeyboardInterrupt)
+    assert talk.messages[-1] == {"role": "assistant", "content": begun}
+    again = "".join(talk.answer("go on"))
+    fresh = Conversation(model, 12)
+    fresh.messages = talk.messages[:-2]
+    assert "".join(fresh.answer("go on")) == again          # kept caches change no word
+
+
+def test_the_chat_command(speaker, monkeypatch, capsys):
+    said = iter(["hello", KeyboardInterrupt, "so", ""])
+
+    def read(prompt):
+        word = next(said)
+        if word is KeyboardInterrupt:
+            raise word
+        return word
+    monkeypatch.setattr("builtins.input", read)
+    assert chat([str(speaker), "--temperature", "0", "--max-new-tokens", "5", "--system", "be brief"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("model: ") == 2 and "an empty line ends the conversation" in out
+    assert chat([str(speaker / "none")]) == 2 and "no such folder" in capsys.readouterr().out
+
+
+def test_ids_where_there_is_no_tokenizer(llama):
+    with pytest.raises(ValueError, match="has no tokenizer.json: give lists of ids"):
+        open_model(llama).generate(["hello"])
 
 
 # --- folders that cannot be opened --------------------------------------------------------------------------

@@ -95,8 +95,8 @@ def fill_layer(decoder: Decoder, number: int, keys: dict, layers: list, folder: 
             if not mixers:
                 raise folder.bad(key, f"no place for it: nothing mixes tokens in layer {number}")
             _, part, inner = name.split(".", 2)
-            if getattr(block.mixers[int(part)].recipe, "reuses",
-                       None) is None or inner[:2] not in ("k_", "v_"):
+            reuses = getattr(block.mixers[int(part)].recipe, "reuses", None) is not None
+            if not reuses or inner[:2] not in ("k_", "v_"):
                 mixers[int(part)][inner] = key, x
             continue
         if name.startswith("feed_forward."):
@@ -109,21 +109,27 @@ def fill_layer(decoder: Decoder, number: int, keys: dict, layers: list, folder: 
         got, origin = of_mixer(given, block.mixers[part], model_type, folder)
         weights.update({f"mixers.{part}.{name}": x for name, x in got.items()})
         came.update({f"mixers.{part}.{name}": key for name, key in origin.items()})
-    others = {rest for other, layer in zip(decoder.layers, layers) for rest in layer
-              if other.plan.feed_forward == block.plan.feed_forward
-              and type(other.attention) is type(block.attention)}
-    missing = sorted(others - keys.keys())
+    called = likely_names(decoder, number, layers, names)
     prefix = next((key.split("layers.")[0] for key in folder.files if "layers." in key), "model.")
+    assign(block, dict(block.state_dict()), weights, came, folder,
+           lambda name: f"{prefix}layers.{number}.{called(name)}", dtype)
+
+
+def likely_names(decoder: Decoder, number: int, layers: list, names: dict):
+    """What a file would call a weight that layer `number` lacks: as other layers of the kind have it, if any do."""
+    block = decoder.layers[number]
+    missing = sorted({rest for other, layer in zip(decoder.layers, layers) for rest in layer
+                      if other.plan.feed_forward == block.plan.feed_forward
+                      and type(other.attention) is type(block.attention)} - layers[number].keys())
+    back = {ours: rest for rest, ours in reversed(names.items())}
+    back["mixers.0.out_proj"] = f"{back['mixers.0']}.o_proj"
 
     def called(name):
-        """A key that other layers of the kind have is the likeliest name of what is missing here."""
-        back = {ours: rest for rest, ours in reversed(names.items())}
         near = [rest for rest in missing if renamed(rest, names) == name
                 or rest.split(".")[-1].removesuffix("_bias") in name.split(".")
                 or rest.split(".")[-2:] == name.split(".")[-2:]]
-        rest = near[0] if near else renamed(name, {**back, "mixers.0.out_proj": f"{back['mixers.0']}.o_proj"})
-        return f"{prefix}layers.{number}.{rest}"
-    assign(block, dict(block.state_dict()), weights, came, folder, called, dtype)
+        return near[0] if near else renamed(name, back)
+    return called
 
 
 def of_mixer(given: dict, mixer, model_type: str, folder: Folder) -> tuple[dict, dict]:
