@@ -138,7 +138,8 @@ class Attention(nn.Module):
         q, *kv = self.project(x, positions)
         k, v, first = self.keep(kv, cache, x.shape[1], shared)
         seen = self.visible(slots, torch.arange(first, first + k.shape[2], device=x.device), present)
-        return self.finish(x, self.attend(q, k, v, seen & self.chosen(x, positions, seen, cache, shared)))
+        heads = self.attend(q, k, v, seen & self.chosen(x, positions, seen, cache, shared))
+        return self.finish(x, heads)
 
     def project(self, x: Tensor, positions: Tensor) -> list[Tensor]:
         r = self.recipe
@@ -168,7 +169,6 @@ class Attention(nn.Module):
             return 1.0
         strength, every, shift = self.recipe.temperature
         growth = 1 + strength * torch.log1p(torch.floor((positions.float() + shift) / every))
-        growth = growth.to(self.q_proj.weight.dtype)
         return growth[..., None] if positions.dim() == 1 else growth[:, None, :, None]
 
     def keep(self, kv: list[Tensor], cache: Cache, n: int, shared: dict | None) -> tuple[Tensor, Tensor, int]:
@@ -221,7 +221,7 @@ class Attention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
         r = self.recipe
-        q = rearrange(q, "b (h g) n d -> b h g n d", h=k.shape[1])
+        q = rearrange(q.to(k.dtype), "b (h g) n d -> b h g n d", h=k.shape[1])
         scores = rearrange(einsum(q, k, "b h g n d, b h m d -> b h g n m"), "b h g n m -> b (h g) n m")
         scores = scores * (r.head_dim ** -0.5 if r.scale is None else r.scale)
         if r.softcap:

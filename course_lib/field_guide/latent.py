@@ -94,7 +94,7 @@ class LatentAttention(Attention):
 
     def attend(self, q, k, v, seen):
         r = self.recipe
-        scores = einsum(q, k[:, 0], "b h n c, b m c -> b h n m") * r.softmax_scale
+        scores = einsum(q.to(k.dtype), k[:, 0], "b h n c, b m c -> b h n m") * r.softmax_scale
         weights = masked_softmax(scores, seen, self.sinks)
         mixed = einsum(weights, k[:, 0, :, :r.latent_dim], "b h n m, b m c -> b h n c")
         return einsum(mixed, self.ups()[1], "b h n c, h d c -> b h n d")
