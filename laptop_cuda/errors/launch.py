@@ -29,6 +29,11 @@ class LaunchErrors(Facts):
                     "that has gone past without it.", "Usual cause: a shuffle, vote or __syncwarp inside "
                     "an `if` or a loop that not all lanes of the mask run alike; name only those that do, "
                     "for instance with a __ballot_sync before it.")
+        if self.reason == "nobody changes":
+            return (f"in {kernel}, every thread that is left waits in a loop for memory that nobody changes, or for "
+                    "one that does so.", "Usual cause: a lock that is taken and never given back, a flag that no "
+                    "thread sets, a counter that expects more blocks or threads than there are or than a card holds "
+                    "at once, or a plain load that should be volatile or atomic.")
         missing = re.search(r"mask (0x\w+), missing lanes (0x\w+)", self.detail)
         what = f"in {kernel}, no thread can go on"
         if missing:

@@ -288,7 +288,10 @@ LAPTOP_FN void copy_unseen(void* to, const void* from, size_t bytes) {
     if (LAPTOP_TRACED) move_unseen(to, from, bytes);
     else ::__builtin_memcpy(to, from, bytes);
 }
-LAPTOP_FN constexpr void turn() {}        // the body of a loop that has none
+void in_loop();
+LAPTOP_FN constexpr void turn() {         // the body of a loop that has none: it may wait for others
+    if (!LAPTOP_TRACED && !__builtin_is_constant_evaluated()) in_loop();
+}
 void left_early();                        // this thread returns from within a loop
 // Whether a kernel that can run a whole block at once is to do so; and whether its blocks, which reach each other through
 // plain global memory only, may run on several cores.

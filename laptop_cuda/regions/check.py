@@ -142,7 +142,9 @@ class Checker:
         made = statement(tokens, i, last)
         counted = made.kind == "for" and [t.text for t in tokens[made.first + 2:made.first + 4]] != [";", ";"]
         end = made.header[1] if counted else made.last
-        if any(t.text.startswith("atomic") for t in tokens[made.first:end]):
+        body = "".join(t.text for t in tokens[made.header[1] if made.kind == "while" else i + 1:made.last])
+        empty = not counted and (body.lstrip(")") in (";", "{}") or body.startswith(("{}", ";while")))
+        if empty or any(t.text.startswith("atomic") for t in tokens[made.first:end]):
             raise Refused("a loop that may wait")
 
     def call(self, tokens: list, i: int, seen: tuple) -> None:

@@ -122,6 +122,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     std::vector<char> kept;      // what was on its stack, while its block waits for the others of the grid
     uint32_t depth = 0;          // of calls
     uint32_t clock = 1;          // counts the warp synchronisations that order memory
+    uint32_t last_place = 0;     // where it was as its warp was last looked at
     const void* last_pc = nullptr;       // in the kernel's own body, of its last access
     uint32_t steps = 0, last_step = 0;   // since the last merge, where nothing is counted: no log is kept
     uint32_t furthest = 0;       // of the steps in the kernel's own body
@@ -168,6 +169,7 @@ struct Block {
     uint64_t steps = 0, read_clocks = 0;
     bool barrier_opened = false;
     bool watched = false;                // traced, and not left out for want of time
+    uint32_t rounds = 0;                 // in which its threads looked at memory again and again, since one came further
     bool gave_stacks = false;            // to the blocks that run while it waits for them: they are not its own
     Arrived arrived = {};                // answer of the last block_barrier
     std::vector<Thread> threads;
@@ -304,6 +306,7 @@ struct Run {
     // sanitizer
     std::vector<Interval> intervals;
     uint32_t grid_epoch = 0;
+    uint64_t slices = 0;                 // of blocks that wait for others in loops, since one came further
     Watch watch;
     laptop_error undefined = {};         // the first undefined value that a shuffle gave
     unsigned char poison = 0xff;         // the bytes of an undefined value
@@ -427,6 +430,7 @@ void end_watching(const Block&, bool ended);
 bool watched_too_long();
 void unwatch(Block&);            // from here on
 void check_limit(const Thread*); // or fails: the time of all launches is over
+void perhaps_waits(Thread*);     // it looks at memory that others may change
 void pass_unwatched(Thread*, uintptr_t address, size_t size, int action, bool is_volatile);
 
 // ------------------------------------------------------------------ record

@@ -75,6 +75,7 @@ void touch(uintptr_t address, size_t size, int action, bool is_volatile, const v
     Thread* t = current;
     if (!t) return host_touches(address, size, action, pc);
     if (!t->log) return action || is_volatile ? pass_unwatched(t, address, size, action, is_volatile) : void();
+    t->spins += is_volatile || action == 2;
     Region* region = checked(t, address, size, action, is_volatile, pc);
     if (!region || !run->profiling || region->constant) return;
     Log& log = *t->log;
@@ -138,8 +139,13 @@ static inline void touch_any(uintptr_t address, size_t bytes, int action, const 
 void will_read(const void* p, size_t bytes, const void* site) { touch_any((uintptr_t)p, bytes, 0, site); }
 void will_write(void* p, size_t bytes, const void* site) { touch_any((uintptr_t)p, bytes, 1, site); }
 
-static void perhaps_waits(Thread* t) {
-    if (!run->loops && ++t->spins % 4096 == 0) park(State::FULL);    // for a thread that has not had its turn
+void perhaps_waits(Thread* t) {
+    if (run->loops || ++t->spins % 4096) return;
+    ++t->warp->block->rounds;
+    park(State::FULL);           // for a thread that has not had its turn
+}
+void in_loop() {
+    if (current && !current->log) perhaps_waits(current);
 }
 
 void will_update(void* p, size_t bytes, const void* site, bool reads) {
@@ -181,7 +187,11 @@ __attribute__((noinline)) static void full_step(Thread* t, const void* pc, const
     }
     Log& log = *t->log;
     if (values_wanted) record_values();
-    if (log.n_steps >= Log::STEPS || log.n_accesses >= Log::ACCESSES || t->steps >= Log::STEPS) park(State::FULL);
+    if (log.n_steps >= Log::STEPS || log.n_accesses >= Log::ACCESSES || t->steps >= Log::STEPS) {
+        t->warp->block->rounds += t->spins >= 256;
+        t->spins = 0;
+        park(State::FULL);
+    }
     uint32_t deep = t->depth > 254 ? 0 : 255 - t->depth, here = (uint32_t)((uintptr_t)pc - run->code);
     if (t->depth == KERNEL_DEPTH && here > t->furthest && frame == t->frame) t->furthest = here;
     t->last_step = deep << 24 | (here & 0xffffff);

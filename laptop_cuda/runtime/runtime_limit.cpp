@@ -98,6 +98,6 @@ void pass_unwatched(Thread* t, uintptr_t address, size_t size, int action, bool 
         if (inside && s.region.initialised) memset(s.region.initialised + (address - s.data), 1, size);
     }
     if (action == 2 || is_volatile) synchronise(address);
-    if (is_volatile && ++t->spins % 4096 == 0) park(State::FULL);        // it may wait for another thread
+    if (is_volatile) perhaps_waits(t);
 }
 }  // namespace laptop

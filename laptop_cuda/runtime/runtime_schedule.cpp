@@ -161,6 +161,7 @@ static void open_barrier(Block& b) {
     if (run->sanitizing) end_interval(b), start_interval(b);
     ++run->barriers;
     ++b.barriers;
+    b.rounds = 0, run->slices = 0;
     if (run->profiling) count_barrier(first->site);
     b.arrived = {(int)b.predicates, (int)b.waiting};
     b.waiting = b.predicates = 0;
@@ -197,8 +198,9 @@ Arrived block_barrier(bool predicate, const void* site) {
     return b.arrived;
 }
 
-// As many threads as the model card has room for at once: 108 multiprocessors of 2048, or of 32 blocks.
-bool grid_barrier_possible() { return run && run->n_blocks * run->n_threads <= 221184 && run->n_blocks <= 3456; }
+// As many blocks as the model card has room for at once: 108 multiprocessors of 2048 threads, or of 32 blocks.
+static uint64_t most_resident() { return std::min<uint64_t>(3456, 221184 / run->n_threads); }
+bool grid_barrier_possible() { return run && run->n_blocks <= most_resident(); }
 void grid_barrier(const void* site) {
     Thread* t = current;
     if (!t) return;
@@ -217,6 +219,7 @@ static void end_thread(Thread* t) {
     Warp& w = *t->warp;
     Block& b = *w.block;
     t->state = State::DONE;
+    b.rounds = 0, run->slices = 0;
     w.alive &= ~(1u << t->lane);
     w.ready &= ~(1u << t->lane);
     --b.alive;
@@ -364,6 +367,7 @@ static void start_block(Block& b, uint64_t linear) {
     b.alive = run->n_threads;
     b.waiting = b.at_grid = b.predicates = 0;
     b.steps = b.read_clocks = 0;
+    b.rounds = 0;
     b.barriers = 0;
     b.barrier_opened = false;
     b.watched = run->traced && to_be_watched(linear);
@@ -425,6 +429,26 @@ static void deadlock(Block& b) {
     fail(e);
 }
 
+// A block that has looked at memory for so many rounds lets others run, as on a card they would beside it.
+constexpr uint32_t ROUNDS = 64;
+
+// Not where it is recorded, which follows one block after the other, nor one that waits for what it has launched.
+static bool can_wait(const Block& b) { return !run->recording && b.alive && !run->loops; }
+
+static void nobody_changes(const Block& b) {
+    auto t = std::find_if(b.threads.begin(), b.threads.end(), [](const Thread& t) { return t.state != State::DONE; });
+    for (const Thread& other : b.threads) {      // rather one that looks than one that waits for it
+        if (other.state == State::FULL || other.state == State::READY) t = b.threads.begin() + other.index;
+    }
+    laptop_error e = {};
+    e.kind = "deadlock";
+    e.reason = "nobody changes";
+    e.memory = -1;
+    e.who = party(&*t, t->last_place, 3);
+    e.has_thread = 1;
+    fail(e);
+}
+
 // Runs the block until it ends (true) or all its threads wait for the other blocks (false).
 static bool run_block(Block& b) {
     blockIdx = {b.index[0], b.index[1], b.index[2]};
@@ -446,6 +470,10 @@ static bool run_block(Block& b) {
             if (b.barrier_opened || run->loops) break;
         }
         b.barrier_opened = false;
+        if (b.rounds >= ROUNDS && can_wait(b)) {
+            end_watching(b, false);
+            return false;
+        }
         if (!progress) {
             if (b.at_grid && b.at_grid == b.alive) {
                 end_watching(b, false);
@@ -516,7 +544,7 @@ static void put_away(Block& b) {
     Busy busy;
     for (Thread& t : b.threads) {
         if (t.stack.low && !b.gave_stacks) spare_stacks.push_back(t.stack);
-        if (t.state != State::GRID) continue;
+        if (t.state == State::DONE || !t.sp) continue;
         stack_abandoned(t.stack);
         size_t bytes = fiber_bytes(t.stack, t.sp);
         t.kept.assign(t.stack.top - bytes, t.stack.top);
@@ -526,12 +554,45 @@ static void put_away(Block& b) {
 
 static void take_up(Block& b) {
     for (Thread& t : b.threads) {
-        if (t.state != State::GRID) continue;
+        if (t.kept.empty()) continue;
         stack_abandoned(t.stack);                // by whoever had it meanwhile
         memcpy(t.stack.top - t.kept.size(), t.kept.data(), t.kept.size());
-        t.converged = t.warp->alive;
-        wake(&t);
+        t.kept.clear();
     }
+}
+
+static void open_grid_barrier(const std::vector<Block*>& blocks) {
+    // Blocks that ended count as arrived, as exited threads do at a block barrier.
+    ++run->grid_epoch;
+    run->slices = 0;
+    for (Block* b : blocks) {
+        b->at_grid = 0;
+        ++b->barriers;
+        if (run->sanitizing) end_interval(*b), start_interval(*b);
+        for (Thread& t : b->threads) {
+            if (t.state == State::GRID) t.converged = t.warp->alive, wake(&t);
+        }
+    }
+}
+
+static bool waits_at_grid(const Block* b) { return b->at_grid && b->at_grid == b->alive; }
+
+// Each block that waits for others in a loop has another look.
+static void go_round(std::vector<Block*>& suspended) {
+    std::vector<Block*> still;
+    for (Block* b : suspended) {
+        if (waits_at_grid(b)) {
+            still.push_back(b);
+            continue;
+        }
+        if (++run->slices > std::max<uint64_t>(300, 32 * suspended.size())) nobody_changes(*b);
+        b->rounds = 0;
+        take_up(*b);
+        if (run_block(*b)) continue;
+        put_away(*b);
+        still.push_back(b);
+    }
+    suspended.swap(still);
 }
 
 void run_grid() {
@@ -546,6 +607,7 @@ void run_grid() {
     for (uint64_t i = 0; i < run->n_blocks; ++i) {
         uint64_t linear = l.order == LAPTOP_REVERSE ? run->n_blocks - 1 - i : i;
         if (run->recording && suspended.empty() && nothing_left_to_record(linear)) return;
+        while (suspended.size() >= most_resident()) go_round(suspended);
         Block& b = *run->blocks.back();
         start_block(b, linear);
         bool ended = run_block(b);
@@ -557,21 +619,8 @@ void run_grid() {
         }
     }
     while (!suspended.empty()) {
-        // Blocks that ended count as arrived, as exited threads do at a block barrier.
-        ++run->grid_epoch;
-        std::vector<Block*> still;
-        for (Block* b : suspended) {
-            b->at_grid = 0;
-            ++b->barriers;
-            if (run->sanitizing) end_interval(*b), start_interval(*b);
-        }
-        for (Block* b : suspended) {
-            take_up(*b);
-            if (run_block(*b)) continue;
-            put_away(*b);
-            still.push_back(b);
-        }
-        suspended.swap(still);
+        if (std::all_of(suspended.begin(), suspended.end(), waits_at_grid)) open_grid_barrier(suspended);
+        go_round(suspended);
     }
 }
 

@@ -389,6 +389,7 @@ void merge(Warp& w, bool force) {
             e.has_thread = 1;
             fail(e);
         }
+        if (w.block->rounds) t->last_place = last_step(*t);
         log.n_steps = log.n_accesses = log.at_step = log.at_access = 0;
         t->steps = t->last_step = 0;
     }
