@@ -4,7 +4,9 @@
 #include "cuda_runtime.h"
 
 LAPTOP_FN void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zero_fill = 0) {
-    laptop::async_copy(to, from, bytes, LAPTOP_SITE);
+    laptop::must_align(to, bytes, true, LAPTOP_SITE);
+    laptop::must_align(from, bytes, false, LAPTOP_SITE);
+    laptop::async_copy(to, from, bytes, LAPTOP_SITE, nullptr, zero_fill);
     laptop::copy_unseen(to, from, bytes - zero_fill);
     laptop::set_unseen((char*)to + bytes - zero_fill, 0, zero_fill);
 }

@@ -277,7 +277,9 @@ void memory_fence(bool whole_device);                         // __threadfence
 // ---- cp.async: the destination must not be touched by this thread (or, past a barrier, by anyone)
 // between async_begin and the wait that covers it. The copy itself is done by the caller, at once.
 // A copy that is bound to a cuda::barrier is covered by the phase in which it was begun.
-void async_copy(void* shared, const void* global, size_t bytes, const void* site, const void* barrier = nullptr);
+void async_copy(void* shared, const void* global, size_t bytes, const void* site, const void* barrier = nullptr,
+                size_t unread = 0);       // so many bytes at its end are zeros
+void must_align(const void* p, size_t bytes, bool writes, const void* site);
 void async_commit();
 void async_wait(int groups_left);
 

@@ -20,6 +20,11 @@ static void bad_access(const char* kind, const char* why, uintptr_t address, siz
     fail(e);
 }
 
+void must_align(const void* p, size_t bytes, bool writes, const void* site) {
+    bool wrong = current && current->log && bytes && (uintptr_t)p % bytes;
+    if (wrong) bad_access("misaligned", "", (uintptr_t)p, bytes, writes, site);
+}
+
 // The address to which a function returns is beside its arrays, and a pointer gone wrong has written it.
 [[maybe_unused]] static void written_return(Thread* t) {
     fail(make_error("out of bounds", "return address", t->returns[t->depth], 1));

@@ -56,10 +56,10 @@ void show(const void* value) {
 const void* shown_by(unsigned thread) { return current->warp->block->threads[thread].shown; }
 
 // ------------------------------------------------------------------ asynchronous copies
-void async_copy(void* to, const void* from, size_t bytes, const void* site, const void* barrier) {
+void async_copy(void* to, const void* from, size_t bytes, const void* site, const void* barrier, size_t unread) {
     Thread* t = current;
     if (!t || !t->log) return;
-    if (from) touch_range((uintptr_t)from, bytes, 0, site);      // null: zeros are written, nothing is read
+    if (from && bytes > unread) touch_range((uintptr_t)from, bytes - unread, 0, site);      // null: zeros are written, nothing is read
     touch_range((uintptr_t)to, bytes, 1, site);
     if (!run->sanitizing) return;
     Busy busy;

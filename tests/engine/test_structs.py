@@ -106,3 +106,23 @@ def test_a_race_through_a_copied_vector_is_found():
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
         compiled(source.replace("[32]", "[64]").replace("31 -", "63 -")).turned[1, 64](x, np.zeros_like(x))
     assert caught.value.kind == "race"
+
+
+def test_an_asynchronous_copy_is_aligned_and_reads_what_it_does_not_fill():
+    mod = cuda.compile("""
+#include <cuda_pipeline.h>
+__global__ void copy(const float* x, float* y, int from, int to, int n) {
+    __shared__ __align__(16) float s[12];
+    __pipeline_memcpy_async(&s[to], &x[from], 16, 16 - 4 * n);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    for (int i = 0; i < 4; ++i) y[i] = s[to + i];
+}""")
+    x, y = np.arange(1, 11, dtype=np.float32), np.ones(4, np.float32)
+    with cuda.sanitize():
+        mod.copy[1, 1](x, y, 8, 4, 2)            # the last two of x, and zeros
+    assert y.tolist() == [9, 10, 0, 0]
+    for at, side in (((1, 4), "reads 16 bytes at x"), ((4, 2), "writes 16 bytes at s")):
+        with pytest.raises(cuda.KernelError, match=side) as caught, cuda.sanitize():
+            mod.copy[1, 1](x, y, *at, 4)
+        assert caught.value.kind == "misaligned"
