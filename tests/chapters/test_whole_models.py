@@ -49,12 +49,12 @@ def test_greedy_tokens_as_recorded(model_type, tmp_path):
 def test_uneven_prompts_through_pages_as_one_at_a_time(llama):
     """With few pages, so that sequences are preempted; a common beginning is computed once; no page is lost."""
     model = open_model(llama)
-    prompts = [[(7 * i + j * j) % 61 + 3 for j in range(1 + 5 * i % 23)] for i in range(8)]
+    prompts = [[(7 * i + j * j) % 61 + 3 for j in range(1 + 5 * i % 23)] for i in range(5)]
     prompts += [prompts[4] + [9, 8], prompts[4] + [4]]
-    alone = [list(model.stream(prompt, 5)) for prompt in prompts]
+    alone = [list(model.stream(prompt, 3)) for prompt in prompts]
     server = Server(model.decoder, n_blocks=14, block_size=4, token_budget=16)
     for prompt in prompts:
-        server.add_request(prompt, 5, stop=sorted(model.text.ends))
+        server.add_request(prompt, 3, stop=sorted(model.text.ends))
     assert [samples[0] for samples in server.run().values()] == alone
     assert server.cache.allocator.n_available == 14
 
@@ -397,6 +397,7 @@ def test_what_published_folders_carry_beyond_the_model_is_let_by_with_a_line(lla
     config(auto_map={"AutoModelForCausalLM": "modeling_llama.Llama"})(llama)
     notes = " ".join(open_model(llama).notes)
     assert "inv_freq" in notes and "auto_map is ignored" in notes
+    assert "longer ones" in " ".join(open_model(tiny("phi3").write(llama.parent / "phi3")).notes)
     family = tiny("deepseek_v3")
     family.write(llama.parent / "drafts")
     put("model.layers.3.eh_proj.weight", 32, 64)(llama.parent / "drafts")

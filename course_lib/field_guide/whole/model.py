@@ -156,8 +156,12 @@ def built(folder: Folder) -> tuple[Decoder, str, list[str]]:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError,
             RuntimeError) as error:
         raise BadCheckpoint("config.json", None, str(error)) from error
-    notes = (["auto_map is ignored: the family is built here, and no code of a folder is run."]
-             if folder.config.get("auto_map") else [])
+    notes, turns = [], str(c.get("rope_parameters") or c.get("rope_scaling") or "")
+    if folder.config.get("auto_map"):
+        notes.append("auto_map is ignored: the family is built here, and no code of a folder is run.")
+    if "'longrope'" in turns or "'su'" in turns or ("'dynamic'" in turns and "alpha" not in turns):
+        notes.append("Positions turn as in texts of the trained length, in longer ones too: there the published "
+                     "code changes them.")
     return decoder, c.model_type, notes
 
 
