@@ -298,7 +298,8 @@ def test_a_kernel_that_follows_a_pointer_of_the_host_is_found(compiler, program,
     use_compiler(monkeypatch, compiler)
     for arguments in ([], ["1"], ["1", "2"]):
         ran = program(UNKNOWN, arguments=arguments)
-        (error,) = ran.errors
+        *misuse, error = ran.errors
+        assert {e["kind"] for e in misuse} == {"misuse"} and len(misuse) == 4     # the unknown direction is none
         assert ((error["kind"], error["line"]) == ("out of bounds", 6)
                 and "not in device memory" in error["message"])
         assert ran.stdout == ("cudaErrorInvalidValue cudaErrorInvalidValue cudaErrorInvalidMemcpyDirection "
