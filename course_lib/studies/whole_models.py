@@ -57,7 +57,8 @@ CHANGES = {
     "gemma2": dict(final_logit_softcapping=5.0), "gemma3_text": dict(final_logit_softcapping=5.0),
     "gemma4_text": dict(final_logit_softcapping=5.0, use_double_wide_mlp=True, vocab_size_per_layer_input=64),
     "nanochat": dict(final_logit_softcapping=3.0), "cohere2": dict(logit_scale=0.3),
-    "hunyuan_v1_dense": dict(rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=8.0)),
+    "hunyuan_v1_dense": dict(
+        rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, factor=1.0, alpha=8.0)),
     "lfm2": dict(block_multiple_of=8), "arcee": dict(mlp_bias=True), "ernie4_5": dict(use_bias=True),
     "youtu": dict(pad_token_id=None)}       # the library makes a padding token's row 0 on reading
 BASES = {"qwen3_moe": tiny(), "mixtral": tiny(), "glm": CONFIGS["glm4"], "exaone_moe": CONFIGS["exaone4"],
