@@ -162,7 +162,7 @@ def test_the_tools_run_whatever_was_red(monkeypatch):
 
 def test_a_spoiled_context_ends_the_run_where_it_was_spoiled(monkeypatch, request):
     conftest = next(plugin for plugin in request.config.pluginmanager.get_plugins()
-                    if getattr(plugin, "__file__", "").endswith("tests/conftest.py"))
+                    if getattr(plugin, "__file__", "") == str(request.config.rootpath / "tests" / "conftest.py"))
     item = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: name == "gpu")
     failed = SimpleNamespace(excinfo=pytest.raises(ValueError, int, "x"))
     with pretend.card():
