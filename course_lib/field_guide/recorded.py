@@ -40,15 +40,21 @@ class Recorded:
         return built
 
 
+def about_families(file, model_type: str | None) -> dict:
+    """What an open recording says of its families; one that it does not hold is refused."""
+    about = json.loads(file.metadata()["about"])
+    if model_type is not None and model_type not in about["families"]:
+        raise ValueError(f"model_type {model_type!r} has not been recorded; these have: "
+                         f"{', '.join(sorted(about['families']))}")
+    return about
+
+
 def recorded(model_type: str | None = None) -> list[str] | Recorded:
     """The recording of one family; without a name, the names of all that are recorded."""
     with safe_open(str(FILE), "pt") as file:
-        about = json.loads(file.metadata()["about"])
+        about = about_families(file, model_type)
         if model_type is None:
             return sorted(about["families"])
-        if model_type not in about["families"]:
-            raise ValueError(f"model_type {model_type!r} has not been recorded; these have: "
-                             f"{', '.join(sorted(about['families']))}")
         family, outputs = about["families"][model_type], {}
         for name in file.keys():
             owner, way, layer, part = name.split("/")

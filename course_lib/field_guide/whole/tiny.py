@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from course_lib.field_guide.recorded import about_families
 from course_lib.field_guide.weights import made_up
 from course_lib.files import ROOT
 
@@ -42,12 +43,9 @@ class Tiny:
 def tiny(model_type: str | None = None) -> list[str] | Tiny:
     """The recording of one family; without a name, the names of all."""
     with safe_open(str(FILE), "pt") as file:
-        about = json.loads(file.metadata()["about"])
+        about = about_families(file, model_type)
         if model_type is None:
             return sorted(about["families"])
-        if model_type not in about["families"]:
-            raise ValueError(f"model_type {model_type!r} has not been recorded; these have: "
-                             f"{', '.join(sorted(about['families']))}")
         said = about["families"][model_type]
         return Tiny(model_type, about["library"], said["config"], unfold(said["shapes"]), said["seed"],
                     said["padded"],
