@@ -29,7 +29,8 @@ def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", 
             ax.barh(*zip(*places), thick * 0.92, color=COLOURS[k % 8], hatch=HATCHES[k % 8],
                     edgecolor="white", linewidth=0, label=part)
         for y, value in places:
-            ax.annotate(f"{number(value)} {unit}".strip(), (value, y), xytext=(8 if log else 4, 0),
+            # a long unit is said once, at the axis
+            ax.annotate(f"{number(value)} {unit if len(unit) < 4 else ''}".strip(), (value, y), xytext=(8 if log else 4, 0),
                         textcoords="offset points", va="center", fontsize=8.5, color=INK)
     ax.set_yticks(range(len(groups)), groups)
     ax.invert_yaxis()

@@ -45,6 +45,7 @@ def show(fig, alt: str, caption: str, file=None) -> None:
     if not caption or not caption.strip():
         raise ValueError("show: `caption` is empty; say in one sentence what the figure says")
     alt, caption = " ".join(alt.split()), " ".join(caption.split())
+    _legible(fig)
     for ax in fig.axes:
         ax.title.set(fontsize=min(LARGEST, ax.title.get_fontsize()), color=INK)
     picture = io.BytesIO() if file is None else file
@@ -63,6 +64,15 @@ def show(fig, alt: str, caption: str, file=None) -> None:
             metadata={"image/png": {"alt": alt, "svg": svg(fig, DPI)}}, raw=True)
     display({"text/markdown": f"*{caption}*\n\n<details><summary>In words</summary>\n\n{alt}\n\n</details>",
              "text/plain": f"Figure: {caption}"}, raw=True)
+
+
+def _legible(fig) -> None:
+    """Letters of at least 9 px where the picture is 700 px wide."""
+    from matplotlib.text import Text
+
+    least = 9.05 * 72 / DPI * max(1, fig.get_figwidth() * DPI / 700)
+    for text in fig.findobj(lambda part: isinstance(part, Text) and part.get_fontsize() < least):
+        text.set_fontsize(least)
 
 
 def fewer_colours(picture: io.BytesIO) -> bytes:

@@ -7,7 +7,6 @@ import torch
 
 from course_lib import figures
 from course_lib.figures import COLOURS, INK
-from course_lib.figures.frame import legend
 from course_lib.flash_attention.orders import tile_kinds
 
 ACCENT, GREY, PALE = COLOURS[5], "#666666", "#f4f4f4"
@@ -184,38 +183,40 @@ def backward_flow():
                   caption="The backward pass of one pair of tiles. Five products; three sums cross tiles.")
 
 
-def fragments():
-    """Which lane holds which number of A, B and D in `mma.sync m16n8k16`."""
-    fig, axes = figures.new(8.8, 4.0, columns=3)
-    looks = [("#B5D4E9", ""), ("#F6D8A0", "//"), ("#B9E2D2", ".."), ("#E9CADB", "xx")]
-    told = []
-    for ax, name, columns, down in zip(axes, ("A, 16 × 16", "B, 16 × 8", "D, 16 × 8"), (16, 8, 8), (0, 1, 0)):
-        places = {}
-        for i in range(0, 16, 2 if down else 1):
-            for j in range(0, columns, 1 if down else 2):
-                lane = j % 8 * 4 + i % 8 // 2 if down else i % 8 * 4 + j % 8 // 2
-                register = i // 8 if down or name[0] == "D" else i // 8 + 2 * (j // 8)
-                places.setdefault((register, lane), (i, j))
-                _fragment(ax, i, j, down, lane, looks[register])
-        told.append(f"{name[0]}: " + ", ".join(f"register {r} from row {places[r, 0][0]}, column "
-                                               f"{places[r, 0][1]}" for r in sorted({r for r, _ in places})))
-        ax.set(title=name, aspect="equal", xticks=range(0, columns, 8), yticks=(0, 8), ylim=(16, 0),
-               xlim=(0, columns))
-    legend(fig, [f"register {r}" for r in range(4)], below=True,
-           looks=[{"facecolor": colour, "hatch": hatch, "edgecolor": "#888888"} for colour, hatch in looks])
-    figures.show(fig, alt="Three grids with lane numbers; each lane has two numbers of a register, side by "
-                 f"side in A and D, one below the other in B. Where lane 0 begins: {'; '.join(told)}.",
-                 caption="Lane numbers. A lane's two numbers of one register are side by side in A and D, "
-                 "one below the other in B.")
+def fragments(lane=13):
+    """Which numbers of A, B and D one lane of a warp holds in `mma.sync m16n8k16`."""
+    fig, ax = figures.new(8.2, 2.9)
+    for x in range(32):
+        _piece(ax, 0, 0, 4 * (x % 4), 2 * (x // 4), 4, 2, x == lane, f"{x}")
+    ax.text(8, -0.5, "which lane: 8 × 8", ha="center", va="bottom", fontsize=9, color=INK)
+    told, row, column = [], lane // 4, 2 * (lane % 4)
+    for name, left, starts, down in (("A: 16 × 16", 20, ((0, 0), (8, 0), (0, 8), (8, 8)), False),
+                                     ("B: 16 × 8", 39, ((0, 0), (8, 0)), True),
+                                     ("D: 16 × 8", 50, ((0, 0), (8, 0)), False)):
+        held = []
+        for register, (i, j) in enumerate(starts):
+            figures.box(ax, left + j, i, 8, 8, (QUERY, KEY, VALUE, OUT)[register])
+            at = (i + column, j + row) if down else (i + row, j + column)
+            _piece(ax, left, 0, at[1], at[0], 1 if down else 2, 2 if down else 1, True)
+            what = f"sums {2 * register}, {2 * register + 1}" if name[0] == "D" else f"register {register}"
+            ax.text(left + j + 4, i + (6.5 if at[0] - i < 4 else 1.5), what, ha="center", va="center",
+                    fontsize=8, color=INK)
+            held.append(f"{what} from row {at[0]}, column {at[1]}")
+        ax.text(left + starts[-1][1] / 2 + 4, -0.5, name, ha="center", va="bottom", fontsize=9, color=INK)
+        told.append(f"{name[0]}: {', '.join(held)}")
+    ax.set(xlim=(-0.2, 58.2), ylim=(16.2, -2), aspect="equal")
+    ax.axis("off")
+    figures.show(fig, alt="An 8 by 8 grid, two columns for each lane: row r belongs to lanes 4 r to 4 r + 3. "
+                          f"Then what lane {lane} holds, two numbers at each place, in A and D side by side, "
+                          f"in B one below the other. {'; '.join(told)}.",
+                 caption=f"What lane {lane} holds (orange). Each 8 × 8 piece of A and D is dealt out as at "
+                         "the left, each of B the same with rows and columns exchanged. One register of A or "
+                         "B holds both numbers of a place; D has float32 sums, a register for each.")
 
 
-def _fragment(ax, i, j, down, lane, look):
-    high, wide = (2, 1) if down else (1, 2)
-    color, hatch = look
-    ax.fill([j, j + wide, j + wide, j], [i, i, i + high, i + high], facecolor=color, hatch=hatch,
-            edgecolor="#888888")
-    ax.text(j + wide / 2, i + high / 2, lane, ha="center", va="center", fontsize=7, color=INK,
-            bbox={"facecolor": color, "edgecolor": "none", "pad": 0.4})
+def _piece(ax, left, top, x, y, wide, high, lit, text=""):
+    figures.box(ax, left + x, top + y, wide, high, ACCENT if lit else PALE, text, size=8.5, line=0.5,
+                ink="white" if lit else INK)
 
 
 def ping_pong(tiles=3):

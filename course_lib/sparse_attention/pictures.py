@@ -12,16 +12,17 @@ ACCENT, GREY, SEEN, EMPTY = COLOURS[5], "#999999", "#9dbfd9", "white"
 
 def masks(shown):
     """{name: mask} as images, each with the share of the pairs that it allows."""
-    fig, axes = figures.new(8.4, 1.85, columns=len(shown))
+    rows = -(-len(shown) // 3)
+    fig, axes = figures.new(6.4, 2.5 * rows, columns=min(3, len(shown)), rows=rows)
     told = []
-    for ax, (name, mask) in zip(axes, shown.items()):
+    for ax, (name, mask) in zip(axes.flat, shown.items()):
         n, causal = len(mask), not mask.triu(1).any()
         kind, possible = ("causal", n * (n + 1) // 2) if causal else ("both ways", n * n)
         share = int(mask.sum()) / possible
         ax.imshow(figures.array(1.0 - mask.double()), cmap="gray", vmin=-1.6, vmax=1, interpolation="none")
-        ax.set(title=f"{name}\n{kind}: {share:.0%}", xticks=[], yticks=[])
+        ax.set(title=f"{name}\n{kind}: {share:.0%}", xticks=[0, n - 1], yticks=[0, n - 1])
         ax.spines[:].set(visible=True, color=GREY)
-        ax.title.set_fontsize(8)
+        ax.title.set_fontsize(9)
         told.append(f"{name}: {kind}, {share:.0%}; its last query sees keys {_ranges(mask[-1])}")
     figures.show(fig, alt=f"{len(shown)} square masks of {n} tokens. " + ". ".join(told) + ".",
                  caption="Rows are queries, columns keys, grey is allowed. The share is of the causal "

@@ -1,13 +1,11 @@
 """The figures of chapter 9. Each function draws one and shows it; its text alternative is made from what it
 draws."""
-import numpy as np
 import torch
 
 from course_lib import figures
 from course_lib.figures import COLOURS, INK
 
 CLOUD, WAY, GREY = COLOURS[0], COLOURS[5], "#666666"
-LOOKS = {"softmax": ("o", COLOURS[0]), "w2": ("s", COLOURS[5]), "overlap": ("^", COLOURS[2])}
 
 
 def sand(start, goal):
@@ -71,57 +69,79 @@ def _clouds(ax, a, b):
     return len(picked)
 
 
-def fused_block(rows=64, keys=32):
-    """What one thread block of the fused kernel loads, makes and writes."""
-    q, k, v = (f"q tile: {rows} rows\nof mean, width", f"k tile: {keys} rows\nof mean, width",
-               f"v tile: {keys} rows")
-    scores, softmax, out = (f"squared differences\n{rows} × {keys} scores", "online softmax,\nweighted sum",
-                            f"out: {rows} rows")
-    figures.boxes({q: (0, 0), k: (1, 0), scores: (0.5, 1), v: (2, 0), softmax: (1.6, 1), out: (2.7, 1)},
-                  arrows=[(q, scores), (k, scores), (scores, softmax), (v, softmax), (softmax, out)],
-                  width=8.4, height=2.6,
-                  caption="One block of the fused kernel. Its queries stay; tiles of keys, twice as wide as "
-                          "values, replace each other. The scores never leave the chip.")
+def fused_block(rows=64, keys=32, d=64, tiles=4, now=2):
+    """One thread block of the fused kernel on its walk, lengths to scale, and one score of it."""
+    fig, ax = figures.new(6.4, 4.2)
+    shade = lambda j: "#fbe6c4" if j == now else "white" if j > now else "#eeeeee"
+    for x, text in ((0, "means"), (d, "widths")):
+        figures.box(ax, x - 2 * d - 8, 0, d, rows, "#d6e6f4", f"q {text}\n{rows} × {d}")
+    for j in range(tiles):
+        for y, text in ((-d, "widths"), (-2 * d, "means")):
+            figures.box(ax, keys * j, y - 8, keys, d, shade(j), f"k{j}\n{text}")
+        figures.box(ax, keys * j, rows + 8, keys, d, "#cfeade" if j == now else shade(j), f"v{j}")
+        figures.box(ax, keys * j, 0, keys, rows, WAY if j == now else shade(j),
+                    "scores" if j == now else "done" if j < now else "", ink="white" if j == now else INK)
+    figures.box(ax, -d - 8, rows + 8, d, d, "#f6dcc8", f"o: {rows} × {d}\nm and l")
+    left, top, right, low = -150, -30, -60, -110
+    ax.plot([left, right, right], [top, top, low], color=GREY, ls=":")
+    ax.plot([left, right], [top, low], color=WAY, lw=2)
+    ax.plot([left, right], [top, low], "o", color=CLOUD, ms=6)
+    for x, y, text in ((-105, -18, "mean − mean"), (-56, -72, "width\n− width"), (-112, -90, "distance")):
+        ax.text(x, y, text, fontsize=8.5, color=WAY if text == "distance" else INK, va="center",
+                ha="left" if x == -56 else "right" if text == "distance" else "center")
+    ax.set(xlim=(-2 * d - 26, keys * tiles + 2), ylim=(rows + d + 12, -2 * d - 10), aspect="equal")
+    ax.axis("off")
+    figures.show(fig, alt=f"A row of {tiles} tiles of {rows} by {keys} scores: {now} done, number {now} on "
+                          f"the chip, the rest to come. At their left the q tile, {rows} rows of {d} means and "
+                          f"{d} widths, which stays. Above each, a k tile of {keys} keys, as long as q's "
+                          f"rows; below, a v tile, {d} numbers for each key. Under q the output, {rows} by "
+                          f"{d}. In the corner a right triangle: the legs are the differences of a mean and "
+                          "of a width, the long side is the distance, whose square is added up.",
+                 caption="Chapter 6's walk with a distance in the corner. The queries stay; tiles of keys, "
+                         "twice as long as values, replace each other. Only the orange scores exist, on the "
+                         "chip.")
 
 
-def loss_against_rate(panels, floors, one_minus=()):
-    """panels {title: {arm: [(rate, values), ...]}}, in rows of three; in `one_minus` a value is an area,
-    drawn as 1 - area. An arm begins with its mechanism and may end with its width; the wider is dashed."""
-    rows = -(-len(panels) // 3)
-    fig, axes = figures.new(10.4, 3.0 * rows, columns=min(3, len(panels)), rows=rows)
-    told = []
-    for ax, (title, arms) in zip(np.ravel(axes), panels.items()):
-        widest = max((width for _, width in map(_mechanism_and_width, arms)), default=0)
-        for arm, by_rate in arms.items():
-            kept = ((rate, [1 - x if title in one_minus else x for x in values if x is not None])
-                    for rate, values in by_rate)
-            points = [(rate, sum(values) / len(values)) for rate, values in kept if values]
-            if points:
-                mechanism, width = _mechanism_and_width(arm)
-                marker, colour = LOOKS[mechanism]
-                ax.plot(*zip(*points), marker=marker, color=colour, ms=4, lw=1, label=arm,
-                        ls="--" if 0 < width == widest else "-")
-                told.append(f"{title}, {arm}: " + ", ".join(f"{rate:g} {x:.2g}" for rate, x in points) + ".")
-        ax.set(title=title, xscale="log", yscale="log", xlabel="learning rate",
-               ylabel="1 - area" if title in one_minus else "loss, nats")
-        ax.legend(frameon=False, fontsize=8)
-        if title in floors:
-            ax.axhline(floors[title], color=GREY, ls=":")
-        _plain_ticks(ax, {rate for by_rate in arms.values() for rate, _ in by_rate})
-    figures.show(fig, alt=" ".join(told),
-                 caption="Loss against learning rate, for every arm, with seed 0. Lower is better. "
-                         "Dotted: the least that any model can expect.")
+def ratio_by_rate(panels, low=1e-3):
+    """panels {title: {arm: [(rate, values), ...]}}: for each task, and width where arms have one, the loss of
+    W2 over that of softmax at each rate that both had, and at the best rate of each, where the overlap's
+    stands too. Areas are taken from 1."""
+    fig, ax = figures.new(7.2, 3.9)
+    looks = (("o", GREY, "white", "W2, another rate"), ("^", COLOURS[2], "white", "overlap, best rates"),
+             ("D", CLOUD, CLOUD, "W2, best rates"), ("s", WAY, WAY, f"W2, both at {low:g}"))
+    rows, told = [], []
+    for title, arms in panels.items():
+        for arm in (arm for arm in arms if _mechanism_and_width(arm)[0] == "softmax"):
+            softmax, w2, overlap = (_losses(arms.get(arm.replace("softmax", name), []), "hierarchy" in title)
+                                    for name in ("softmax", "w2", "overlap"))
+            width = _mechanism_and_width(arm)[1]
+            rows.append(title + f", width {width}" * bool(width))
+            ratios = {rate: w2[rate] / softmax[rate] for rate in sorted(softmax) if rate in w2}
+            best, third = ([min(x.values()) / min(softmax.values())] if x else [] for x in (w2, overlap))
+            for n, xs in enumerate(([x for rate, x in ratios.items() if rate != low], third, best,
+                                    [x for rate, x in ratios.items() if rate == low])):
+                marker, colour, face, text = looks[n]
+                ax.plot(xs, [len(rows) - 1] * len(xs), marker, color=colour, markerfacecolor=face,
+                        ms=7 if n else 5, label=text if len(rows) == 1 else None)
+            told.append(f"{rows[-1]}: " + ", ".join(f"{rate:g} {x:.2g}" for rate, x in ratios.items())
+                        + "".join(f", best of each {x:.2g}" for x in best)
+                        + "".join(f", overlap at its best {x:.2g}" for x in third) + ".")
+    ax.axvline(1, color=INK, lw=1)
+    ax.set(xscale="log", yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.5, -0.5),
+           xlabel="loss / loss of softmax (left of 1: ahead of softmax)")
+    ax.margins(x=0.05)
+    ax.grid(axis="y", color="#dddddd", linewidth=0.6)
+    figures.plain_ticks(ax.xaxis)
+    fig.legend(frameon=False, fontsize=8.5, loc="outside lower center", ncols=4)
+    figures.show(fig, alt="Loss of W2 divided by that of softmax, by learning rate. " + " ".join(told),
+                 caption="Losses as multiples of softmax's, with seed 0; for the hierarchies the loss is "
+                         "1 − area. Best rates: each arm at its own.")
 
 
-def _plain_ticks(ax, rates):
-    """Numbers without powers where an axis spans less than a decade; of two rates, both."""
-    low, high = ax.get_ylim()
-    ax.yaxis.set_minor_formatter(lambda y, _: f"{y:.2g}" if high < 10 * low else "")
-    ax.xaxis.set_minor_formatter(lambda x, _: "")
-    if high < 10 * low:
-        ax.yaxis.set_major_formatter(lambda y, _: f"{y:.2g}")
-    if len(rates) < 3:
-        ax.set_xticks(sorted(rates), [f"{rate:g}" for rate in sorted(rates)])
+def _losses(by_rate, from_one):
+    """{rate: mean}; of areas, what they lack to 1."""
+    kept = {rate: [x for x in values if x is not None] for rate, values in by_rate}
+    return {rate: abs(from_one - sum(values) / len(values)) for rate, values in kept.items() if values}
 
 
 def _mechanism_and_width(arm):

@@ -39,7 +39,7 @@ DRAWN = {
              lambda: flash.walk(3, ((1, 0), (1, 1)))),
     "who holds": (flash.who_holds, "k tile: 32 × 64", lambda: flash.who_holds(columns=16)),
     "backward": (flash.backward_flow, "dS = P (dP − δ) to dQ += dS k", None),
-    "fragments": (flash.fragments, "A: register 0 from row 0, column 0, register 1 from row 8, column 0", None),
+    "fragments": (flash.fragments, "A: register 0 from row 3, column 2, register 1 from row 11, column 2", lambda: flash.fragments(0)),
     "ping-pong": (flash.ping_pong, "group 2: products 1 at 4, softmax 1 at 6", lambda: flash.ping_pong(2)),
     "patch": (flash.patch, "rows [2, 10, 18, 26] with keys [3, 11, 19, 27]: 16 products from 4 + 4 loads", lambda: flash.patch(0, 0)),
     "ring": (paged.ring, "6 nothing to do, 4 half of the pairs, 6 all pairs", lambda: paged.ring(3)),
@@ -67,9 +67,10 @@ DRAWN = {
              lambda: w2.sand((0, 1, 5), (2, 3, 5))),
     "gaussians": (w2.gaussians_moved, "3 apart to the right and 4 upwards; the line between has length 5",
                   lambda: w2.gaussians_moved(line=((0.0, 1.0), (2.0, 5.0)))),
-    "rates": (lambda: w2.loss_against_rate({"t": {"w2": [(0.1, [1.0, 3.0]), (1, [5.0])]}, "u": {"w2": [(0.1, [0.9]), (1, [0.5])]}}, {}, ("u",)),
-              "t, w2: 0.1 2, 1 5. u, w2: 0.1 0.1, 1 0.5.",
-              lambda: w2.loss_against_rate({"t": {"w2": [(0.1, [4.0]), (1, [5.0])]}, "u": {"w2": [(0.1, [0.9]), (1, [0.5])]}}, {}, ("u",))),
+    "fused": (w2.fused_block, "2 done, number 2 on the chip", lambda: w2.fused_block(now=1)),
+    "rates": (lambda: w2.ratio_by_rate({"t": {"softmax": [(0.001, [2.0, 4.0]), (1, [5.0])], "w2": [(0.001, [1.5]), (1, [4.0])]}}),
+              "t: 0.001 0.5, 1 0.8, best of each 0.5.",
+              lambda: w2.ratio_by_rate({"a hierarchy": {"softmax": [(1, [0.9])], "w2": [(1, [0.8])], "overlap": [(1, [0.7])]}})),
 }
 
 
