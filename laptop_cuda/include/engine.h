@@ -178,6 +178,9 @@ typedef struct laptop_result {
     uint64_t atomic_addresses[LAPTOP_CLASSES];   // distinct words that atomics touched
     uint64_t barriers;       // block barriers completed, summed over blocks
     uint64_t steps, divergent_steps;             // basic blocks that warps ran; of them, those without all live lanes
+    // The span, when profiling: of the thread that did most, its loads, stores and atomics of counted memory and its
+    // meetings (barriers, shuffles, votes); of the warp that did most, its requests and meetings.
+    uint64_t longest_thread, longest_warp;
     const laptop_request* requests;
     uint64_t n_requests;
     uint64_t shared_bytes;   // static and dynamic, without red zones

@@ -53,6 +53,8 @@ class LaunchResult:
     barriers: int = 0
     steps: int = 0
     divergent_steps: int = 0
+    longest_thread: int = 0
+    longest_warp: int = 0
     shared_bytes: int = 0
     executed: list[tuple[int, int, int]] = field(default_factory=list)  # pc, how often warps ran it, lanes
     notes: list = field(default_factory=list)

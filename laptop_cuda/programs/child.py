@@ -20,7 +20,7 @@ def counts(report: LaunchReport) -> dict[str, int]:
             "load_sectors": load.sectors, "store_sectors": store.sectors, "bytes": load.bytes + store.bytes,
             "unique_sectors": load.unique_sectors + store.unique_sectors,
             "wavefronts": sum(s.wavefronts for s in shared), "excess": sum(s.excess for s in shared),
-            "atomics": int(report.atomics), "barriers": report.barriers}
+            "atomics": int(report.atomics), "barriers": report.barriers, "longest_thread": report.longest_thread}
 
 
 def line_counts(report: LaunchReport) -> list[dict]:

@@ -79,4 +79,4 @@ class Budget:
 
 
 COUNTS = ("sectors", "load_sectors", "store_sectors", "requests", "bytes", "wavefronts", "excess", "atomics",
-          "barriers", "launches")
+          "barriers", "longest_thread", "launches")

@@ -56,9 +56,10 @@ def _kernels(ran: Ran) -> str:
             return f"{ran.total(count, kernel):,}"
         moved = ran.total("sectors", kernel) * 32
         rows.append((kernel, total("launches"), total("requests"), total("bytes"), f"{moved:,}",
-                     total("wavefronts"), total("excess"), total("atomics"), total("barriers"), ""))
+                     total("wavefronts"), total("excess"), total("atomics"), total("barriers"),
+                     total("longest_thread"), ""))
     return text_table(("kernel", "launches", "requests", "asked", "moved", "shared passes", "from conflicts",
-                       "atomics", "barriers", ""), rows)
+                       "atomics", "barriers", "longest thread", ""), rows)
 
 
 def _lines(ran: Ran, files: dict[str, str]) -> str:

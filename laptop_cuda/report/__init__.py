@@ -113,6 +113,8 @@ class LaunchReport:
         self.atomics = _atomics(self._of(ATOMIC, SHARED_ATOMIC), result.atomic_addresses)
         self.barriers = result.barriers              # completed by a block, summed over the blocks
         self.shared_bytes = result.shared_bytes      # of one block, static and dynamic
+        # The span: steps of the thread and of the warp that did most, see `legend`.
+        self.longest_thread, self.longest_warp = result.longest_thread, result.longest_warp
         # Basic blocks that warps ran, and of them those that not all unfinished lanes ran: they depend on the
         # compiler, so show them, but do not compare them.
         self.steps, self.divergent_steps = result.steps, result.divergent_steps
@@ -192,6 +194,9 @@ class LaunchReport:
                          "", ""))
         if self.barriers:
             rows.append(("barriers", f"{self.barriers:,}", "", "", "", ""))
+        if self.longest_thread:
+            rows.append(("longest thread", _steps(self.longest_thread), "", "", "",
+                         f"{_steps(self.longest_warp)} of the longest warp"))
         return rows
 
     def _line_rows(self) -> list[tuple[str, str, str, str, str, str]]:
@@ -259,7 +264,8 @@ class Report:
 def legend(sector_bytes: int = REAL.sector_bytes) -> str:
     return (f"asked: what the lanes asked for; moved: {sector_bytes} bytes for each sector of each request, "
             "asked of L1 (at most this much goes on to L2); unique: each sector once, the least that "
-            "memory could move.")
+            "memory could move; step: one load, store or atomic operation, one barrier, or one shuffle, vote "
+            "or other meeting of lanes.")
 
 
 def _waste(t: Traffic) -> str:
@@ -275,6 +281,10 @@ def _waste(t: Traffic) -> str:
 
 def _passes(n: int) -> str:
     return f"{n:,} pass{'es' * (n != 1)}"
+
+
+def _steps(n: int) -> str:
+    return f"{n:,} step{'s' * (n != 1)}"
 
 
 def _conflicts(s: SharedTraffic) -> str:

@@ -125,6 +125,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     uint32_t last_place = 0;     // where it was as its warp was last looked at
     const void* last_pc = nullptr;       // in the kernel's own body, of its last access
     uint32_t steps = 0, last_step = 0;   // since the last merge, where nothing is counted: no log is kept
+    uint64_t span = 0;           // its counted operations, up to the last merge
     uint32_t furthest = 0;       // of the steps in the kernel's own body
     uint32_t spins = 0;
     bool carry = false;          // of inline PTX
@@ -145,6 +146,7 @@ struct Warp {
     uint32_t index = 0;
     unsigned alive = 0, ready = 0, full = 0, converging = 0, at_barrier = 0;
     uint32_t merged_interval = 0;        // barriers that it had passed where its merged steps end
+    uint64_t span = 0;                   // its requests and meetings
     Thread* lanes[32] = {};
     std::vector<std::unique_ptr<Rendezvous>> meetings;
     uint32_t known_to_all[32] = {};      // up to which clock all its lanes have seen each
@@ -296,6 +298,7 @@ struct Run {
     uint64_t unique_count[LAPTOP_CLASSES] = {};
     std::vector<laptop_request> requests;
     uint64_t steps = 0, divergent_steps = 0;
+    uint64_t counted = 0, longest_thread = 0, longest_warp = 0;      // requests and meetings of all warps; see engine.h
     std::vector<laptop_step> executed;
     std::vector<int32_t> executed_table;             // by program counter: index into executed
     // recording

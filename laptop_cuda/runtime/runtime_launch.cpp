@@ -252,6 +252,8 @@ static void collect(Result& result) {
     result.barriers = r.barriers;
     result.steps = r.steps;
     result.divergent_steps = r.divergent_steps;
+    result.longest_thread = r.longest_thread;
+    result.longest_warp = r.longest_warp;
     result.requests = r.requests.data();
     result.n_requests = r.requests.size();
     result.shared_bytes = r.shared_bytes;

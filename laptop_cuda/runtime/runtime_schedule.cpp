@@ -378,6 +378,7 @@ static void start_block(Block& b, uint64_t linear) {
     for (Warp& w : b.warps) {
         w.alive = w.ready = w.full = w.converging = w.at_barrier = 0;
         w.merged_interval = 0;
+        w.span = 0;
     }
     for (Thread& t : b.threads) {
         t.sp = nullptr;
@@ -386,6 +387,7 @@ static void start_block(Block& b, uint64_t linear) {
         t.depth = 0;
         t.last_pc = nullptr;
         t.steps = t.last_step = 0;
+        t.span = 0;
         t.furthest = run->traced && !b.watched ? UINT32_MAX : 0;
         t.left_early = false;
         t.last_error = 0;

@@ -178,6 +178,7 @@ static void count(const Request& r, const Warp& w) {
     Site& site = site_for(r.pc, r.operation, memory);
     laptop_site& c = site.counts;
     const laptop_site before = c;
+    ++run->counted;
     ++c.requests;
     c.lanes += r.n;
     c.bytes += (uint64_t)r.n * r.size;
@@ -316,6 +317,7 @@ static void merge_diverged(Warp& w, unsigned lanes, bool force) {
             unsigned wanted = log.step[log.at_step + 1];
             if (!(passed >> lane & 1) && (((wanted & met) == wanted) || (force && !together))) {
                 unsigned group = wanted & met & ~passed;
+                ++run->counted;
                 record_step(w, group, log.step + log.at_step);
                 advance(w, group, MEETING_WORDS);
                 passed |= group;
@@ -351,6 +353,7 @@ void merge(Warp& w, bool force) {
     }
     if (!lanes) return;
     if (run->profiling) {
+        const uint64_t before = run->counted;
         if (!is_recorded(*w.block) && same_path(w, lanes)) {
             Cursors c;
             for (unsigned l = lanes; l; l &= l - 1) {
@@ -366,12 +369,15 @@ void merge(Warp& w, bool force) {
             const Log& path = *w.lanes[__builtin_ctz(lanes)]->log;
             run->steps += path.n_steps;
             for (uint32_t i = 0; i < path.n_steps; i += is_meeting(path.step[i]) ? MEETING_WORDS : 1) {
-                if (!is_meeting(path.step[i])) count_step(path.step[i], __builtin_popcount(lanes));
+                if (is_meeting(path.step[i])) ++run->counted;
+                else count_step(path.step[i], __builtin_popcount(lanes));
             }
             count_segment(w, c);
         } else {
             merge_diverged(w, lanes, force);
         }
+        w.span += run->counted - before;
+        run->longest_warp = std::max(run->longest_warp, w.span);
     }
     for (unsigned l = lanes; l; l &= l - 1) {
         Thread* t = w.lanes[__builtin_ctz(l)];
@@ -390,6 +396,8 @@ void merge(Warp& w, bool force) {
             fail(e);
         }
         if (w.block->rounds) t->last_place = last_step(*t);
+        t->span += log.n_accesses;
+        run->longest_thread = std::max(run->longest_thread, t->span);
         log.n_steps = log.n_accesses = log.at_step = log.at_access = 0;
         t->steps = t->last_step = 0;
     }

@@ -137,6 +137,7 @@ void log_meeting(Thread* t, unsigned lanes, bool of_block) {
         t->steps += MEETING_WORDS;
         return;
     }
+    ++t->span;
     log.step[log.n_steps++] = of_block ? BLOCK_MEETING : MEETING;
     log.step[log.n_steps++] = lanes;
     log.step[log.n_steps++] = code_offset(t->site);

@@ -28,6 +28,29 @@ __global__ void strided(const float* in, float* out, int n, int stride) {
     if (i < n) out[i] = in[i * stride];
 }
 
+__global__ void by_one(const float* in, float* out, int n) {
+    if (threadIdx.x == 0 && blockIdx.x == 1) for (int i = 0; i < n; ++i) out[i] = in[i];
+}
+
+__global__ void uneven(float* out) {
+    int t = threadIdx.x;
+    if (t % 2) out[t] = 1;
+    else for (int k = 0; k < 3; ++k) out[t] = k;
+}
+
+__global__ void met(const float* in, float* out) {
+    __shared__ float kept[66];
+    int t = threadIdx.x;
+    kept[t] = in[t];
+    __syncthreads();
+    float sum = 0;
+    if (t < 32) {
+        sum = kept[t] + kept[t + 34];
+        for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    }
+    if (t == 0) atomicAdd(out, sum);
+}
+
 __global__ void broadcast(const float* in, float* out) { out[threadIdx.x] = in[0]; }
 
 __global__ void copy4(const float* in, float* out, int n4) {
@@ -569,6 +592,21 @@ def test_shuffles_are_not_memory(mod):
     check(launch.global_load, 1, 4, 128)
     check(launch.global_store, 1, 1, 4)
     assert launch.shared_load.requests == 0 and launch.shared_store.requests == 0
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "seeded"])
+def test_the_longest_thread_and_warp(mod, order):
+    """by_one: 997 loads and stores of one thread. copy: two. uneven: three stores, which its warp runs beside one.
+    met: a load, a store, the barrier, two loads, five shuffles and an atomic operation, of thread 0 alone."""
+    with cuda.profile(order=order, seed=7) as report:
+        mod.by_one[3, 33](ramp(997), torch.zeros(997), 997)
+        mod.copy[5, 200](ramp(997), torch.zeros(997), 997)
+        mod.uneven[1, 45](torch.zeros(45))
+        mod.met[2, 66](ramp(66), torch.zeros(1))
+    assert [(launch.longest_thread, launch.longest_warp) for launch in report.launches] == [
+        (2 * 997, 2 * 997), (2, 2), (3, 4), (11, 11)]
+    assert "longest thread" in str(report) and "11 steps of the longest warp" in report._repr_html_()
+    assert "step: one load" in str(report)
 
 
 def test_atomics_are_a_class_of_their_own(mod):
