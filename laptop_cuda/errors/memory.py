@@ -125,8 +125,8 @@ class MemoryErrors(Facts):
             return ("several threads update one element, and `x[i] += v` is a read and a write. Use "
                     "atomicAdd, or give each element to one thread.")
         if self.reason == "between blocks":
-            return ("two blocks compute the same output element, or one relies on another's result; use "
-                    "atomicAdd, or a second launch.")
+            return ("an index that leaves out which block this is. Where both blocks are meant to add to one element, use "
+                    "atomicAdd; where one relies on another's result, a second launch.")
         on_global = self.memory is not None and self.memory.space == "global"
         if (e.who.action, e.other.action) == (1, 1) and on_global:
             return "an index that gives two threads the same output element."

@@ -883,6 +883,46 @@ def test_a_property_is_not_asked_of_a_value_of_another_shape():
     assert core.evaluate(ex, source, 3).status == WRONG
 
 
+ATTEND_LISTED = """def attend_blocks(q, k, v, visits, block):
+    parts = []
+    for Q, row in zip(q.double().split(block), visits):
+        out, total = torch.zeros(len(Q), v.shape[1]).double(), torch.full((len(Q), 1), -torch.inf).double()
+        for c in reversed(row):
+            s = torch.einsum("md,nd->nm", k[c * block:][:block].double(), Q) * q.shape[1] ** -0.5
+            both = torch.logaddexp(total, s.logsumexp(1, keepdim=True))
+            out = out * (total - both).exp() + (s - both).exp() @ v[c * block:][:block].double()
+            total = both
+        parts.append(out)
+    return torch.cat(parts).float()
+"""
+UNUSUAL = {      # right, in another way than the solution's
+    "0.1": "def mix(weights, values):\n    total = torch.zeros(values.shape[1]).double()\n    for w, row in zip(weights, values):\n        total += w * row.double()\n    return total.float()\n",
+    "1.5": "def attention(q, k, v, mask=None):\n    s = torch.einsum('bhmd,bhnd->bhnm', k, q) * q.shape[-1] ** -0.5\n    if mask is not None:\n        s = s + torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)\n    return s.softmax(3).nan_to_num() @ v\n",
+    "2.9": "def axes_angles(positions, axis_of_pair, frequencies):\n    pick = torch.zeros(positions.shape[1], len(axis_of_pair))\n    for pair, axis in enumerate(axis_of_pair):\n        pick[axis, pair] = frequencies[pair]\n    return positions.float() @ pick\n",
+    "3.4": "def grouped_attention(q, k, v):\n    q = q.unflatten(1, (k.shape[1], -1))\n    p = torch.einsum('bhmd,bhgnd->bhgnm', k, q).div(q.shape[-1] ** 0.5).softmax(-1)\n    return torch.einsum('bhme,bhgnm->bhgne', v, p).flatten(1, 2)\n",
+    "4.12": "def products(q, k, gates):\n    total = gates.log().cumsum(0)\n    return (q[:, None] * k * (total[:, None] - total).exp()).sum(-1).tril()\n",
+    "5.5": ATTEND_LISTED}
+
+
+@pytest.mark.parametrize("id", UNUSUAL)
+def test_an_unusual_answer_that_is_right_passes(id):
+    assert core.evaluate(find(id), UNUSUAL[id], 3).passed, str(core.evaluate(find(id), UNUSUAL[id], 3))
+
+
+NEAR = {        # near a known mistake: the name that is true of it, if there is one
+    "0.2": (("    if (i < n) out", "    if (i > n) return;\n    out"), "lets threads past the end work"),
+    "5.6": (("j * d + c", "j * 32 + c"), None)}
+
+
+@pytest.mark.parametrize("id", NEAR)
+def test_a_mistake_is_named_only_where_the_name_is_true(id):
+    (old, new), name = NEAR[id]
+    ex = find(id)
+    assert old in ex.solution
+    verdict = core.evaluate(ex, ex.solution.replace(old, new), 3)
+    assert (verdict.status, verdict.misconception) == (WRONG, name), str(verdict)
+
+
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_has_all_kinds_in_order(chapter):
     here, without = load_chapter(chapter), {"start_here": {"repair", "choose"}, "kv_cache": {"choose"}}

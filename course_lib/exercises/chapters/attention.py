@@ -61,7 +61,7 @@ exercise(
     card=r"""
     Write `softmax(x, dim=-1)`.
 
-    - along `dim`, entries are positive and add up to 1
+    - along `dim`, entries add up to 1; a score of -inf becomes 0
     - scores of 1000 do no harm, nor does a row far below the others
     - the result has the shape and the dtype of `x`
     - `torch.softmax` and `torch.logsumexp` may not be used
@@ -148,6 +148,7 @@ def attention_cases(rng):
     q[0, 0, :, 0], k[0, 0, :, 0] = torch.tensor([2.0, -2.0]), torch.tensor([100.0, 101.0, 300.0])
     last_hidden = torch.tensor([True, True, False])
     yield Case(q, k, torch.eye(3)[None, None], mask=last_hidden, label="scores of 100 and of -100")
+    yield Case(-400 * q[:, :, :1], k, torch.eye(3)[None, None], mask=last_hidden, label="scores below -10,000")
 
 
 MASKED_LINES = """    weights = torch.softmax(scores.masked_fill(~mask, -math.inf), -1)
@@ -200,6 +201,9 @@ exercise(
         Misconception("hides with a large finite number",
                       change=(MASKED_LINES, "    return torch.softmax(scores.masked_fill(~mask, -1e9), -1) @ v\n"),
                       ask="What does softmax make of a row in which all scores are -1e9?"),
+        Misconception("hides behind -10,000, where -inf is needed", change=(
+            "-math.inf), -1)\n    return weights.masked_fill(~mask, 0)", "-1e4), -1)\n    return weights * mask.any(-1, keepdim=True)"),
+                      ask="Which key gets the weight if the scores of all visible ones are below -10,000?"),
         Misconception("gives NaN to a query with nothing to attend to", change=(".masked_fill(~mask, 0)", ""),
                       ask="Softmax of a row of -inf is 0 / 0. What should such a query get, and where can you say so?")],
     hints=["`k.transpose(-2, -1)` turns (b, h, m, d) into (b, h, d, m), so that `q @` it is (b, h, n, m).",

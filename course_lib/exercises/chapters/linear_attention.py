@@ -355,7 +355,7 @@ kernel_exercise(
     launch=lambda k, v: Launch(grid=1, block=64, shared=4 * k.shape[1] * v.shape[1],
                                args=[k, v, out((k.shape[1], v.shape[1])), k.shape[0], k.shape[1], v.shape[1]]),
     expect=lambda k, v: k.T @ v, misconceptions=[
-        Misconception("clears one entry a thread, not all of them",
+        Misconception("clears one entry per thread, not all of them",
                       change=(ZEROING, "    if (threadIdx.x < d * d_v) state[threadIdx.x] = 0.0f;\n"),
                       ask="A state of 16 x 16 has 256 entries and the block 64 threads. Who clears entry 100?"),
         Misconception("overwrites the state at every token instead of adding",

@@ -167,14 +167,14 @@ exercise(
 
 
 def kernel_cases(rng):
-    def case(n, half, start, label):
+    def case(n, half, start, label, back=False):
         angles = (torch.arange(start + n + 2)[:, None] * 10.0 ** -torch.arange(half)).float()
         positions = torch.arange(start, start + n, dtype=torch.int32)
-        return Case(randn(rng, n, 2 * half), angles.cos(), angles.sin(), positions, label=label)
+        return Case(randn(rng, n, 2 * half), angles.cos(), angles.sin(), positions.flip(0) if back else positions, label=label)
 
     yield case(2, 2, 0, "2 rows of 4")
     yield case(3, 4, 5, "3 rows of 8, positions from 5")
-    yield case(33, 32, 1, "33 rows of 64, positions from 1")
+    yield case(33, 32, 1, "33 rows of 64, positions from 33 down to 1", back=True)
 
 
 def rotated_halves(x, cos, sin, positions):
@@ -224,6 +224,8 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
                       ask="At an angle of 90 degrees (1, 0) should become (0, 1). What does yours become?"),
         Misconception("takes the row for the position", change=("positions[row] * half", "row * half"),
                       ask="At which position is the second case's first row: 0 or 5?"),
+        Misconception("counts positions on from the first", change=("positions[row] * half", "(positions[0] + row) * half"),
+                      ask="In the last case the first row is at position 33. Where is the second?"),
         Misconception("uses the new first entry to compute the second", change=("*second = a * s + b * c", "*second = *first * s + b * c"),
                       ask="`*first` has just been overwritten. Which value does the formula want?"),
         Misconception("writes the first entry of a pair, and reads it again for the second",
@@ -373,7 +375,7 @@ exercise(
 
 
 def axes_cases(rng):
-    yield Case(torch.tensor([[1.0, 2.0]]), [0, 1], torch.tensor([1.0, 0.1]), label="one patch at (1, 2), two pairs")
+    yield Case(torch.tensor([[1, 2]]), [0, 1], torch.tensor([1.0, 0.1]), label="one patch at (1, 2), two pairs")
     yield Case(torch.tensor([[5.0, 0.0, 3.0], [5.0, 1.0, 3.0]]), [0, 1, 2, 0, 1, 2], 10.0 ** -torch.arange(6).float() / 2,
                label="two patches of three coordinates, six pairs in turns")
     yield Case(10 * randn(rng, 7, 3), [0, 0, 1, 1, 1, 2, 2, 2], 0.5 ** torch.arange(8).float(), label="7 patches, pairs in sections")
@@ -384,7 +386,7 @@ exercise(
     A patch of a video has a time, a row and a column. Write `axes_angles(positions, axis_of_pair, frequencies)`: pair `i` turns by its own
     frequency times the coordinate `axis_of_pair[i]`.
 
-    - `positions` is (n, axes), `axis_of_pair` a list with one axis per pair, `frequencies` (pairs,); the result is (n, pairs)
+    - `positions` is (n, axes), of integers or floats, `axis_of_pair` a list with one axis per pair, `frequencies` (pairs,); the result is (n, pairs)
     - for a patch at (1, 2), pairs `[0, 1]` and frequencies 1 and 0.1 the angles are 1 and 0.2
     """, given={"torch": torch}, solution='''
     def axes_angles(positions, axis_of_pair, frequencies):
@@ -393,6 +395,9 @@ exercise(
     ''', cases=axes_cases, compare=close(atol=1e-4), misconceptions=[
         Misconception("picks the coordinates and forgets the frequencies", change=(" * frequencies", ""),
                       ask="Two pairs that belong to the same axis: by which angles do they turn?"),
+        Misconception("cuts angles to integers where the positions are integers", change=(
+            "positions[:, axis_of_pair] * frequencies", "(positions[:, axis_of_pair] * frequencies).to(positions.dtype)"),
+                      ask="At (1, 2) pair 1 turns by 0.2. What becomes of 0.2 as an integer?"),
         Misconception("turns every pair by the first coordinate", change=("[:, axis_of_pair]", "[:, :1]"),
                       ask="Two patches in the same frame and different rows: does any of your angles differ?"),
         Misconception("adds up the coordinates", change=("[:, axis_of_pair]", ".sum(1, keepdim=True)"),

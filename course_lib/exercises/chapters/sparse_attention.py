@@ -183,6 +183,8 @@ def block_cases(rng):
     yield draw(10, 3, [[2], [1, 0], [0, 2]], 4, label="10 tokens in blocks of 4: the last block holds 2")
     yield draw(33, 8, [[0], [1, 0], [2, 1, 0], [3, 0], [4, 3, 1]], 8, 60.0, label="scores of some hundred")
     yield draw(24, 6, [list(range(r, -1, -1)) for r in range(6)], 4, label="24 tokens in blocks of 4, up to six blocks on a list")
+    q, k, v = (randn(rng, 8, 4) for _ in "qkv")
+    yield Case(-250 * q.abs(), k.abs(), v, [[0], [1, 0]], 4, label="scores of some hundred, all below 0")
 
 
 exercise(
@@ -231,6 +233,8 @@ def attend_blocks(q, k, v, visits, block):
             ''', ask="The result is right. How many scores do you hold at once when a list names 1,000 blocks?"),
         Misconception("takes exponentials of the scores as they are", change=("torch.maximum(m, scores.amax(-1, keepdim=True))", "torch.zeros_like(m)"),
                       ask="A score may be several hundred. What is exp(300) in float32?"),
+        Misconception("begins with 0 as the largest score", change=("torch.full((len(q[rows]), 1), -math.inf)", "torch.zeros(len(q[rows]), 1)"),
+                      ask="If all scores of a query are below -200, what are their exponentials beside a largest score of 0?"),
         Misconception("does not rescale the output when the maximum grows", change=("o = o * shrink +", "o = o +"),
                       ask="The first block was summed with its own maximum as reference. Which factor brings it to the new one?"),
         Misconception("does not rescale the sum when the maximum grows", change=("s = s * shrink +", "s = s +"),

@@ -12,7 +12,7 @@ def mix_cases(rng):
     yield Case(torch.tensor([0.5, 0.25, 0.25]), torch.tensor([[4.0, 0.0], [0.0, 8.0], [4.0, 4.0]]), label="3 rows of 2")
     for n, d in [(1, 4), (4, 4), (7, 3), (33, 5)]:
         yield Case(torch.softmax(randn(rng, n), 0), randn(rng, n, d), label=f"{n} rows of {d}")
-    yield Case(torch.tensor([0.5, 0.25]), torch.tensor([[4.0, 8.0], [4.0, 16.0]]), label="weights that add up to 0.75")
+    yield Case(torch.tensor([1.0, -0.25]), torch.tensor([[4.0, 8.0], [4.0, 16.0]]), label="weights of 1 and -0.25, which add up to 0.75")
 
 
 exercise(
@@ -38,6 +38,8 @@ exercise(
                       ask="The weights add up to 1 already. What do they add up to after your division?"),
         Misconception("divides by the sum of the weights", change=(".sum(0)", ".sum(0) / weights.sum()"),
                       ask="If every weight is doubled, what becomes of the result that the card asks for, and of yours?"),
+        Misconception("drops the signs of the weights", change=("weights[:, None]", "weights.abs()[:, None]"),
+                      ask="The last case has a weight of -0.25. What does it do to its row?"),
         Misconception("lets the weights meet the columns", change=("weights[:, None] * values", "weights * values"),
                       ask="`(n,)` times `(n, d)`: axes are lined up from the right. What shape lets a weight meet its whole row?"),
         Misconception("weighs the rows and does not add them up", change=(".sum(0)", ""),
@@ -72,8 +74,8 @@ kernel_exercise(
     launch=lambda x, y, block: Launch(ceil_div(len(x), block), block, [x, y, out(x.shape), len(x)]),
     expect=lambda x, y, block: x + y, compare=close(atol=1e-6), traffic=lambda x, y, block: 12 * len(x),
     misconceptions=[
-        Misconception("lets every thread work, those past the end too", change=("if (i < n) ", ""),
-                      ask="5 numbers, 2 blocks of 4 threads: what do threads 5, 6 and 7 read?"),
+        Misconception("lets threads past the end work", change=("if (i < n) ", ""),
+                      ask="5 numbers, 2 blocks of 4 threads: which threads have no element, and what do they read?"),
         Misconception("lets one thread past the end work", change=("i < n", "i <= n"),
                       ask="The elements of a vector of 5 are numbers 0 to 4. What does thread 5 read?"),
         Misconception("takes the number inside the block for the number in the grid",
@@ -184,9 +186,9 @@ kernel_exercise(
                       code=MATMUL.replace("@", MATMUL_BODY).replace(
                           "    float sum = 0.0f;\n", "    float sum = 0.0f;\n    if (row >= m || column >= n) return;\n"),
                       ask="c is (2, 2) and the tiles are 8 x 8. Who loads `a_tile[0][5]` if only 4 threads stay?"),
-        Misconception("does not ask whether the matrix has ended",
+        Misconception("does not ask everywhere whether a matrix has ended",
                       change=[("row < m && start + tx < k ? ", ""), ("start + ty < k && column < n ? ", ""), (" : 0.0f", "")],
-                      ask="`a` is (2, 3) and the tile 8 x 8. Which element does thread (7, 7) load?"),
+                      ask="`a` is (2, 3), `b` is (3, 2), the tiles are 8 x 8. Along which axes of which matrix is there nothing to load?"),
         Misconception("leaves the tile as it was where the matrix has ended",
                       change=[("a_tile[ty][tx] = row < m && start + tx < k ? ", "if (row < m && start + tx < k) a_tile[ty][tx] = "),
                               ("b_tile[ty][tx] = start + ty < k && column < n ? ",

@@ -59,7 +59,14 @@ def _alike_failures(a: Failure, b: Failure) -> int:
         return 0
     if a.kind == "exception" and a.message != b.message:
         return 0                                       # two RuntimeErrors need not be the same mistake
+    if _array(a) != _array(b):
+        return 0                                       # nor two arrays that were left
     return SAME_LINES if _reported(a) == _reported(b) else SAME_KIND
+
+
+def _array(failure: Failure) -> str:
+    """The array that a sanitizer's report names first, such as `x` in "reads x[5], past its end"."""
+    return re.search(r"(\w*)\[|$", failure.message)[1] or ""
 
 
 def _reported(failure: Failure) -> str:
