@@ -11,6 +11,7 @@ from course_lib.field_guide.families import FAMILIES
 from course_lib.field_guide.ideas import BRANCHES, IDEAS, ideas_of
 from course_lib.field_guide.recorded import EVERY, STEPS, WHOLE, padding, recorded, run_layers, three_axes
 from course_lib.field_guide.table import Table
+from course_lib.figures.frame import legend
 from course_lib.files import ROOT
 
 
@@ -116,6 +117,29 @@ def ideas_tree(branch: str | None = None, since: str = "", caption: str | None =
         [base[row] + heights[row] / 2 for row in rows], [textwrap.fill(BRANCHES[row], 14) for row in rows])
     figures.show(fig, alt=f"Ideas by question, with dates. {told_in_words(chosen)}",
                  caption=caption or "Each idea at the date of its source; a line leads to what it grew from.")
+
+
+def layers_in_order(*models: str) -> None:
+    """A strip per model, a cell per layer: what it keeps, by colour and letter, and the cache at 128k."""
+    fig, ax = figures.new(8.2, 0.34 * len(models) + 1.0)
+    known, told = {}, []
+    for row, model in enumerate(models):
+        about = describe(published_models()[model]["config"])
+        kinds = [kind_of(recipe).split()[0].rstrip(",") for layer in about.recipes for recipe in layer]
+        for n, kind in enumerate(kinds):
+            look = known.setdefault(kind, len(known))
+            ax.add_patch(figures.rectangle(n, row + 0.15, 1, 0.7,
+                                           **figures.filling(look) | {"linewidth": 0.4}))
+        kept = in_words(about.total(kept_bytes, LENGTHS["128k"]))
+        ax.text(len(kinds) + 0.6, row + 0.5, kept, va="center", fontsize=8.5, color=figures.INK)
+        told.append(f"{model}: " + ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+                    + f", {kept}")
+    ax.set(xlim=(0, 70), ylim=(len(models), 0), xlabel="layer", yticks=[n + 0.5 for n in range(len(models))],
+           yticklabels=models)
+    ax.tick_params(axis="y", length=0)
+    legend(fig, known, below=True)
+    figures.show(fig, alt="A strip of layers for each model. " + "; ".join(told) + ".",
+                 caption="Who keeps what, layer by layer, and the cache of one text of 131,072 tokens.")
 
 
 def told_in_words(chosen: list) -> str:

@@ -30,8 +30,9 @@ def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", 
                     edgecolor="white", linewidth=0, label=part)
         for y, value in places:
             # a long unit is said once, at the axis
-            ax.annotate(f"{number(value)} {unit if len(unit) < 4 else ''}".strip(), (value, y), xytext=(8 if log else 4, 0),
-                        textcoords="offset points", va="center", fontsize=8.5, color=INK)
+            ax.annotate(f"{number(value)} {unit if len(unit) < 4 else ''}".strip(), (value, y),
+                        xytext=(8 if log else 4, 0), textcoords="offset points", va="center", fontsize=8.5,
+                        color=INK)
     ax.set_yticks(range(len(groups)), groups)
     ax.invert_yaxis()
     ax.tick_params(axis="y", length=0)

@@ -10,12 +10,13 @@ EMPTY = {"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.8}
 
 
 def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=None,
-          row_label: str = "query tile", column_label: str = "key tile", outline=(), empty=None) -> None:
+          row_label: str = "query tile", column_label: str = "key tile", outline=(), empty=None,
+          solid: bool = False) -> None:
     """A grid of tiles, each of one kind: colour, hatch and legend tell the kinds apart.
 
     kinds (rows, columns) of integers or strings; names {kind: "what it means"} in the order of the legend;
     `labels` (rows, columns) of short texts inside the tiles; `outline` a list of (row, column, height, width)
-    drawn bold; `empty` the kind that is left white.
+    drawn bold; `empty` the kind that is left white; `solid` leaves out the hatches.
 
         figures.tiles(kinds, names={0: "skipped", 1: "whole", 2: "masked inside"}, empty=0,
                       caption="Half are never loaded.")
@@ -24,7 +25,8 @@ def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=No
     n_rows, n_columns = grid.shape
     cell = min(0.45, 6.0 / n_columns, 5.0 / n_rows)
     fig, ax = new(cell * n_columns + 3.0, cell * n_rows + 0.9)
-    looks = {kind: EMPTY if kind == empty else filling(k) for k, kind in enumerate(names)}
+    looks = {kind: EMPTY if kind == empty else filling(k) | ({"hatch": ""} if solid else {})
+             for k, kind in enumerate(names)}
     for i, j in np.ndindex(n_rows, n_columns):
         kind = grid[i, j].item() if hasattr(grid[i, j], "item") else grid[i, j]
         if kind not in looks:

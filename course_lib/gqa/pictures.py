@@ -5,7 +5,7 @@ from course_lib.figures import COLOURS, INK
 from course_lib.gqa.cache_size import cache_bytes
 
 ACCENT, GREY = COLOURS[5], "#999999"
-KV = "#FFE9B8"
+KV, QUERY = "#FFE9B8", "#d6e6f4"
 
 
 def sharing(n_heads=4):
@@ -150,3 +150,33 @@ def latent_flow(heads=128, width=128, latent=512, rotated=64, d_model=7168):
                  caption=f"To scale, for one token in one layer of DeepSeek-V3: {kept} numbers are kept in "
                          f"place of {unfolded:,}. Absorbing moves W up to the query, so that nothing is "
                          "unfolded.")
+
+
+def absorbed(tokens=8192, width=128, latent=512):
+    """The two orders of the product q W c: boxes with their sides to scale, except the number of tokens."""
+    fig, ax = figures.new(7.6, 4.0)
+    w, c, n, one = width / 200, latent / 200, 1.9, 0.12       # what 128, 512, the tokens and 1 measure here
+    rows = {"unfold": [("latents", n, c, "#f6dcc8"), ("Wᵀ", c, w, KV), ("keys", n, w, KV),
+                       ("qᵀ", w, one, QUERY)],
+            "absorb": [("q", one, w, QUERY), ("W", w, c, KV), ("q W", one, c, QUERY),
+                       ("latentsᵀ", c, n, "#f6dcc8")]}
+    cost = {"unfold": 2 * tokens * latent * width + 2 * tokens * width,
+            "absorb": 2 * width * latent + 2 * tokens * latent}
+    for row, (order, parts) in enumerate(rows.items()):
+        x, middle = 0.0, 3.2 * row
+        for sign, (name, high, wide, colour) in zip("·=·=", parts):
+            figures.box(ax, x, middle - high / 2, wide, high, colour, name if min(high, wide) > 0.3 else "")
+            if min(high, wide) < 0.3:
+                ax.text(x + wide / 2, middle + high / 2 + 0.08, name, ha="center", va="top", fontsize=8.5)
+            ax.text(x + wide + 0.25, middle, sign, ha="center", va="center", fontsize=12, color=INK)
+            x += wide + 0.5
+        ax.text(x, middle, "scores", va="center", fontsize=9, color=INK)
+        ax.text(0, middle - 1.5, f"{order}: {cost[order]:,} FLOPs", fontsize=9, color=INK)
+    ax.set(xlim=(-0.1, 10.6), ylim=(4.9, -1.8), aspect="equal")
+    ax.axis("off")
+    told = "; ".join(f"{name}: {' times '.join(part for part, *_ in parts[:2])} is {parts[2][0]}, times "
+                     f"{parts[3][0]}, {cost[name]:,} FLOPs" for name, parts in rows.items())
+    figures.show(fig, alt=f"Two rows of boxes. {told}.",
+                 caption=f"One query, one head of DeepSeek-V3 and {tokens:,} kept latents. Above, all keys "
+                         "are unfolded first; below, W goes to the one query. (Sides to scale, but not the "
+                         "tokens.)")

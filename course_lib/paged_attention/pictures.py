@@ -97,6 +97,24 @@ def _cell(ax, x, y, size, colour, text):
     figures.box(ax, x, y, size, 0.5, colour, text, size=7.5)
 
 
+def lane_groups(lanes=16, slots=16, d=64, warps=4):
+    """Which lane of which warp reads which 16 bytes of a page of keys, where `lanes` lanes hold one token."""
+    tokens = 32 // lanes
+    owners = [slot // tokens % warps for slot in range(slots)]
+    labels = [[slot % tokens * lanes + part if slot < tokens else "" for part in range(d // 4)]
+              for slot in range(slots)]
+    told = [f"Warp {n}: slots {', '.join(str(slot) for slot in range(slots) if owners[slot] == n)}."
+            for n in range(warps)]
+    figures.tiles([[owner] * (d // 4) for owner in owners], labels=labels, solid=True,
+                  names={n: f"warp {n}" for n in range(warps)}, row_label="slot of the page",
+                  column_label="16 bytes of the key",
+                  alt=f"A page of {slots} keys of {d} floats, 16 bytes to a cell. {' '.join(told)} In "
+                      f"warp 0, lanes 0 to {lanes - 1} read the first.",
+                  caption=f"Rung 3 reads a page: {lanes} lanes hold one token, so a warp has {tokens} at a "
+                          "time (numbers: the lanes of warp 0). Both are on one page: one look into the "
+                          "table.")
+
+
 def ring(machines=4):
     """Which slice of the keys each machine has in each round of a ring, and what a causal mask leaves."""
     held = [[(machine - step) % machines for step in range(machines)] for machine in range(machines)]

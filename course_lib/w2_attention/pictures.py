@@ -92,8 +92,8 @@ def fused_block(rows=64, keys=32, d=64, tiles=4, now=2):
     ax.set(xlim=(-2 * d - 26, keys * tiles + 2), ylim=(rows + d + 12, -2 * d - 10), aspect="equal")
     ax.axis("off")
     figures.show(fig, alt=f"A row of {tiles} tiles of {rows} by {keys} scores: {now} done, number {now} on "
-                          f"the chip, the rest to come. At their left the q tile, {rows} rows of {d} means and "
-                          f"{d} widths, which stays. Above each, a k tile of {keys} keys, as long as q's "
+                          f"the chip, the rest to come. At their left the q tile, {rows} rows of {d} means "
+                          f"and {d} widths, which stays. Above each, a k tile of {keys} keys, as long as q's "
                           f"rows; below, a v tile, {d} numbers for each key. Under q the output, {rows} by "
                           f"{d}. In the corner a right triangle: the legs are the differences of a mean and "
                           "of a width, the long side is the distance, whose square is added up.",
@@ -136,6 +136,26 @@ def ratio_by_rate(panels, low=1e-3):
     figures.show(fig, alt="Loss of W2 divided by that of softmax, by learning rate. " + " ".join(told),
                  caption="Losses as multiples of softmax's, with seed 0; for the hierarchies the loss is "
                          "1 − area. Best rates: each arm at its own.")
+
+
+def separated(tests):
+    """tests {title: (difference, half of one interval, half of the corrected one)}: is 0 inside?"""
+    fig, ax = figures.new(6.4, 0.5 * len(tests) + 0.9)
+    told = []
+    for y, (title, (gap, half, wider)) in enumerate(tests.items()):
+        at = gap / wider
+        ax.plot([at - 1, at + 1], [y, y], color=WAY, lw=1.5)
+        ax.plot([at - half / wider, at + half / wider], [y, y], color=WAY, lw=5)
+        ax.plot(at, y, "s", color=WAY, ms=8)
+        told.append(f"{title}: {at:+.1f}, {'apart from 0' if abs(at) > 1 else 'open'}")
+    ax.axvline(0, color=INK, lw=1)
+    ax.set(yticks=range(len(tests)), yticklabels=tests, ylim=(len(tests) - 0.5, -0.5),
+           xlabel="W2 minus softmax; 1 is half the corrected interval")
+    figures.show(fig, alt="Differences of W2 and softmax in halves of their corrected intervals. "
+                          + "; ".join(told) + ".",
+                 caption="Thick: the interval of one test. Thin: corrected for five. An interval that "
+                         "contains 0 leaves the question open. (Of a loss, left is better; of an accuracy or "
+                         "area, right.)")
 
 
 def _losses(by_rate, from_one):

@@ -2,6 +2,7 @@
 import pytest
 import torch
 
+from course_lib.field_guide import layers_in_order
 from course_lib.flash_attention import pictures as flash
 from course_lib.gqa import pictures as gqa
 from course_lib.kv_cache import pictures as cache
@@ -42,6 +43,12 @@ DRAWN = {
     "fragments": (flash.fragments, "A: register 0 from row 3, column 2, register 1 from row 11, column 2", lambda: flash.fragments(0)),
     "ping-pong": (flash.ping_pong, "group 2: products 1 at 4, softmax 1 at 6", lambda: flash.ping_pong(2)),
     "patch": (flash.patch, "rows [2, 10, 18, 26] with keys [3, 11, 19, 27]: 16 products from 4 + 4 loads", lambda: flash.patch(0, 0)),
+    "absorbed": (gqa.absorbed, "unfold: latents times Wᵀ is keys, times qᵀ, 1,075,838,976 FLOPs", lambda: gqa.absorbed(9)),
+    "lanes": (paged.lane_groups, "Warp 3: slots 6, 7, 14, 15. In warp 0, lanes 0 to 15", lambda: paged.lane_groups(32)),
+    "layers": (lambda: layers_in_order("Kimi Linear 48B-A3B"), "Kimi Linear 48B-A3B: 20 state, 7 latent, 1.03 GiB",
+               lambda: layers_in_order("Llama 3 8B")),
+    "separated": (lambda: w2.separated({"t": (2.0, 0.5, 1.0), "u": (-0.1, 0.5, 1.0)}), "t: +2.0, apart from 0; u: -0.1, open",
+                  lambda: w2.separated({"t": (-2.0, 0.5, 1.0)})),
     "ring": (paged.ring, "6 nothing to do, 4 half of the pairs, 6 all pairs", lambda: paged.ring(3)),
     "growing": (cache.growing_cache, "reads k and v of tokens 0 to 3 from the cache",
                 lambda: cache.growing_cache((2, 1))),
