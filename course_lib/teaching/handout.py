@@ -13,7 +13,8 @@ The rule: in the handed-out chapters nothing that solves an exercise is in DIR.
   handout.
 - A function that gives the right answers and takes more arguments is part of what the chapter teaches, and so
   is a kernel that the notebook uses. They stay; the command lists them, and `--cut NAME` takes one out.
-Chapters that are not named come as they are: their solutions have been handed in before.
+Chapters before the first that is named come as they are: their solutions have been handed in. Of later ones that
+are not named, what `cutting.py` declares is cut too; between two that are named it stays where these call it.
 """
 # over the guide: one handout from the first file to the last search
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import shutil
 import sys
 import tempfile
@@ -44,9 +46,9 @@ ROOTS = ["course_lib", "course_lib.__main__", "course_lib.cuda", "course_lib.fig
          *(f"course_lib.exercises.{name}" for name in ("running.kernel_runner", "sealed", "chapters")),
          *(f"course_lib.tools.{name}"
            for name in ("install", "lab", "notebooks", "fresh", "clean", "doctor", "nbval_plugin"))]
-FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", "Makefile", ".gitignore",
-         "NOTATION.md"]
+FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", ".gitignore", "NOTATION.md"]
 TEXTS = {".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".toml", ".txt", ".yml", ".json", ".csv"}
+NOT_IN_MAKEFILE = re.compile(r"(?:slow|test-all|book|book-ready|gpu-\w+)\b")      # what they run is not handed out
 README = """# Attention, from the math to the metal: {titles}
 
 `make lab` sets everything up and opens JupyterLab on your own copies of the notebooks, in `work/`. Work from
@@ -112,8 +114,10 @@ def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] =
         kept_back = withheld(exercises)
         notebooks = [hand_out_notebook(word, folder, exercises, kept_back) for word in words]
         modules = closure(ROOTS + [m for path in notebooks for m in imports_of_notebook(path)], words)
-        asked = {e.id: e for e in exercises}
-        shown = [leak for leak in SHOWN if leak.exercise in asked]
+        later = still_to_come(words, [*notebooks, *map(file_of, modules)])
+        asked = {e.id: e for e in exercises + later}
+        shown = [leak for leak in SHOWN if leak.exercise in asked
+                 and (leak.where in modules or file_of(leak.where) is None)]
         if unknown := set(cut) - {leak.name for leak in shown}:
             raise HandoutError(f"--cut {', '.join(sorted(unknown))}: no such function; there are "
                                f"{', '.join(sorted({leak.name for leak in shown})) or 'none'}")
@@ -126,12 +130,22 @@ def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] =
         for word, notebook in zip(words, notebooks):
             write_declarations(word, folder, notebook, kept_back)
         _rest(folder, words, modules, taken)
-        stay = _search(folder, exercises, modules, [leak for leak in shown if leak.name not in cut])
+        stay = _search(folder, exercises, later, modules, [leak for leak in shown if leak.name not in cut])
         # copytree copies the mode too
         folder.chmod(out.stat().st_mode & 0o7777 if out.is_dir() else 0o777 & ~umask())
         shutil.copytree(folder, out, dirs_exist_ok=True)
         return Handout(sum(path.is_file() for path in folder.rglob("*")), stay,
                        [(in_words(what), id) for what, id in kept_back.items()])
+
+
+def still_to_come(words: list[str], sources: list[Path]) -> list[Exercise]:
+    """Exercises that are not handed out yet: of the chapters after the last named one, and of those between two
+    named ones what nothing in the sources calls."""
+    named = {CHAPTERS.index(word) for word in words}
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    uncalled = {leak.exercise for leak in CUT if not re.search(rf"(?<!def )\b{leak.name}\(", code)}
+    return [e for number in range(min(named), len(CHAPTERS)) if number not in named
+            for e in load_chapter(CHAPTERS[number]) if number > max(named) or e.id in uncalled]
 
 
 def _check_place(out: Path) -> None:
@@ -149,6 +163,16 @@ def commands_kept(text: str, modules: list[str]) -> str:
             if entry.elts[0].value.partition(":")[0] not in modules
             for line in range(key.lineno, entry.end_lineno + 1)}
     return "".join(line for n, line in enumerate(text.splitlines(True), 1) if n not in gone)
+
+
+def makefile_kept(text: str) -> str:
+    """The Makefile without the targets whose commands or tests are not handed out."""
+    blocks = [block for block in re.split(r"\n\n(?!\t)", text)
+              if not any(NOT_IN_MAKEFILE.match(line) for line in block.splitlines())]
+    lines = [line for line in "\n\n".join(blocks).splitlines()
+             if not NOT_IN_MAKEFILE.match(line.removeprefix('\t@echo "make '))]
+    return "\n".join(" ".join(w for w in line.split() if not NOT_IN_MAKEFILE.fullmatch(w))
+                     if line.startswith(".PHONY") else line for line in lines) + "\n"
 
 
 def _module(name: str, folder: Path, words: list[str], cut: dict[str, Exercise]) -> None:
@@ -182,22 +206,27 @@ def _rest(folder: Path, words: list[str], modules: list[str], taken: dict[str, d
     shutil.copytree(COURSE / "data", folder / "data", ignore=ignored)
     for name in FILES:
         shutil.copy(COURSE / name, folder / name)
+    write_whole(folder / "Makefile", makefile_kept((COURSE / "Makefile").read_text()))
     write_whole(folder / "README.md", README.format(titles=", ".join(w.replace("_", " ") for w in words)))
 
 
-def _search(folder: Path, exercises: list[Exercise], modules: list[str], stay: list[Leak]) -> list[Leak]:
-    """Those of `stay` that still give right answers: what calls a function that was cut does not. Raise
-    HandoutError if another solution is anywhere in the folder, by its text or by what it does."""
+def _search(folder: Path, exercises: list[Exercise], later: list[Exercise], modules: list[str],
+            stay: list[Leak]) -> list[Leak]:
+    """Those of `stay` that still give right answers, untried for later chapters: what calls a function that was cut
+    does not. Raise
+    HandoutError if another solution is anywhere in the folder, by its text or, where it is handed out now, by what
+    it does."""
     found = [f"{path.relative_to(folder)}: exercise {e.id}"
              for path in sorted(p for p in folder.rglob("*") if p.is_file())
-             for text in _texts(path) for e in exercises if holds(text, e)]
+             for text in _texts(path) for e in [*exercises, *later] if holds(text, e)]
     left = [] if found else remaining(folder, modules, exercises)
     meant = {(s.name, s.exercise) for s in stay}
     found += [f"{leak.where}: {leak.name} solves exercise {leak.exercise}"
               for leak in left if (leak.name, leak.exercise) not in meant]
     if found:
         raise HandoutError("a solution would be handed out:\n  " + "\n  ".join(found))
-    return [s for s in stay if (s.name, s.exercise) in {(leak.name, leak.exercise) for leak in left}]
+    still = {(leak.name, leak.exercise) for leak in left}
+    return [s for s in stay if (s.name, s.exercise) in still or s.exercise in {e.id for e in later}]
 
 
 def _texts(path: Path) -> list[str]:

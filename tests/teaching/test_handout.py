@@ -223,7 +223,7 @@ def test_what_would_hand_out_a_solution_is_refused(tmp_path):
     exercise = next(e for e in load_chapter(a_chapter()) if similarity.telling_lines(e))
     (tmp_path / "notes.md").write_text(f"```python\n{exercise.solution}```\n")
     with pytest.raises(handout.HandoutError, match=f"notes.md: exercise {exercise.id}"):
-        handout._search(tmp_path, [exercise], [], [])
+        handout._search(tmp_path, [], [exercise], [], [])
 
 
 def test_the_instructors_side_is_not_in_a_handout():
@@ -253,6 +253,19 @@ def test_the_table_of_commands_loses_what_is_not_handed_out():
     exec(handout.commands_kept(text, modules.closure(handout.ROOTS, ["attention"])), made)
     assert {"lab", "run", "fresh"} <= set(made["COMMANDS"])
     assert not {"grade", "handout", "train", "attention-study", "w2-audit"} & set(made["COMMANDS"])
+
+
+def test_what_a_class_has_not_handed_in_yet_is_cut_too():
+    """Chapters 1, 3 and 6: 2.4 and 2.7 lie between, called by nothing there; chapters 7 and 10 are to come. What an
+    earlier chapter asked, and what another that is handed out calls, stays."""
+    def cut(words: list[str]) -> set[str]:
+        sources = [modules.file_of(leak.where) for leak in cutting.CUT]
+        return {e.id for e in handout.still_to_come(words, sources)} & {leak.exercise for leak in cutting.CUT}
+    assert cut(["attention", "gqa", "flash_attention"]) == {"2.4", "2.7", "7.10", "10.3"}
+    assert cut(["kv_cache", "field_guide"]) == set() and cut(["gqa"]) == {"6.3", "7.10", "10.3"}
+    kept = handout.makefile_kept((COURSE / "Makefile").read_text())
+    assert not re.search("test-all|slow|make book|book:|gpu-", kept)
+    assert kept.count("\nlab: ready\n\t@$(PY) -m course_lib lab") == kept.count("make clean ") == 1
 
 
 def test_a_handout_goes_neither_into_the_course_nor_over_other_files(capsys, tmp_path):
