@@ -34,7 +34,7 @@ from course_lib.exercises.parts import Exercise
 from course_lib.files import umask, write_whole
 from .confined.reach import COURSE, PACKAGE
 from .copies.similarity import holds
-from .handouts.cutting import CUT, SHOWN, Leak, cut_cuda, cut_python
+from .handouts.cutting import CALLED_BEFORE, CUT, SHOWN, Leak, cut_cuda, cut_python
 from .handouts.declarations import write_declarations
 from .handouts.leaks import remaining
 from .handouts.modules import closure, file_of, imports_of_notebook, notebook_of
@@ -145,7 +145,8 @@ def still_to_come(words: list[str], sources: list[Path]) -> list[Exercise]:
     code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     uncalled = {leak.exercise for leak in CUT if not re.search(rf"(?<!def )\b{leak.name}\(", code)}
     return [e for number in range(min(named), len(CHAPTERS)) if number not in named
-            for e in load_chapter(CHAPTERS[number]) if number > max(named) or e.id in uncalled]
+            for e in load_chapter(CHAPTERS[number])
+            if e.id in uncalled or number > max(named) and e.id not in CALLED_BEFORE]
 
 
 def _check_place(out: Path) -> None:

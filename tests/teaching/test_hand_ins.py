@@ -46,8 +46,12 @@ CAROL = "Carol Ng_{}_assignsubmission_file_{} {}.ipynb"
      ["Carol Ng (4711)", "Carol Ng (4711)", "Carol Ng (4712)"]),
     ({f"{name}/{WORK}": notebook(RIGHT) for name in ("student 0", "student 1", "Team_12", "team 13 final")}
      | {"student_14_03_gqa.ipynb": notebook(RIGHT.replace("1.91", "3.1"))},
-     ["Team_12", "student 0", "student 1", "student 14", "team 13"])],
-    ids=["zips with one inner folder", "namesakes", "Moodle's files without folders", "a role and a number"])
+     ["Team_12", "student 0", "student 1", "student 14", "team 13"]),
+    ({f"116001-22002 - Jane Brown - May 1, 2026 1159 PM/{WORK}": notebook(RIGHT),
+      f"May Day - Sept 30, 2026 905 AM/{WORK}": notebook(RIGHT),
+      f"Lab 1_jbrown_attempt_2026-05-01-23-59-02_{WORK}": notebook(RIGHT)}, ["Jane Brown", "May Day", "jbrown"])],
+    ids=["zips with one inner folder", "namesakes", "Moodle's files without folders", "a role and a number",
+         "Brightspace's folders, Blackboard's files"])
 def test_whose_work_it_is(tmp_path, files, named):
     for name, data in files.items():
         put(tmp_path / name, data)

@@ -109,6 +109,20 @@ def test_days_late_cost_what_the_rule_says(marked):
         read_rule(["soon"], 0, None, 0)
 
 
+@pytest.mark.parametrize("name, hours, told", [
+    ("ann_late_4711_5022_03_gqa.ipynb", 2, "Canvas has it as late, its date does not"), ("ann_4711_5022_03_gqa.ipynb", 2, ""),
+    ("ann_4711_5022_03_gqa.ipynb", 0, "50 % off (by the date of its file: Canvas's name for it does not say late)"),
+    ("1-2 - Ann Lee - May 1, 2024 1159 PM/03_gqa.ipynb", 0, ""), ("Ann - May 2, 2024 901 AM/03_gqa.ipynb", 2, "9 h late"),
+    ("Lab_ann_attempt_2024-05-02-09-01-00_03_gqa.ipynb", 2, "9 h late")])
+def test_a_platforms_name_for_a_hand_in_says_when_it_came(tmp_path, name, hours, told):
+    """Where the name has no date, the file's own counts: `hours` old, with the deadline an hour ago."""
+    put(tmp_path / name, notebook(CELL), age=3600 * hours)
+    due = (datetime.datetime(2024, 5, 2) if "2024" in name
+           else datetime.datetime.now() - datetime.timedelta(hours=1))
+    note = LateRule({"": due}, percent=50).share(collect(tmp_path)[0])[1]
+    assert told in note and bool(note) == bool(told)
+
+
 def test_a_text_answer_and_a_mark_by_hand_survive_a_second_run(tmp_path):
     results = tmp_path / "out"
     results.mkdir()

@@ -83,6 +83,7 @@ CONTENTS = {
     "no numbers": cells({"source": "x", "execution_count": math.nan}, {"execution_count": -math.inf}),
     "cells twice": b'{"cells": 1, "cells": [{"cell_type": "code", "source": "# EXERCISE 1.91\\nx"}]}',
     "utf-16": notebook(RIGHT).encode("utf-16"),
+    "format 3": json.dumps({"worksheets": [{"cells": [{"cell_type": "code", "input": [RIGHT]}]}]}).encode(),
     "source of sources": cells({"source": [["# EXERCISE 1.91"], 3, None]}),
     "marker of control characters": notebook("# EXERCISE 1.91\x00\x1b[2J\u202e" + RIGHT).encode(),
     "an object with every key": json.dumps({"cells": {"cell_type": "code", "source": RIGHT}}).encode()}
@@ -135,4 +136,5 @@ def test_whatever_a_folder_holds_the_batch_ends_and_each_has_a_row(tmp_path):
         "what cannot be seen is spelled out")
     of_student = {s.student: s for s in submissions}
     assert of_student["casey"].file == "casey/01_attention.ipynb" and of_student["zip a way out"].cells
+    assert all(of_student[name].cells == {"1.91": RIGHT} for name in ("utf", "format"))
     assert all(of_student[name].problem for name in ("fifo", "link", "device", "zip bomb", "zip no zip"))

@@ -5,6 +5,7 @@ What a student can choose inside a hand-in (folders in a zip, files in a folder)
 from __future__ import annotations
 
 import csv
+import datetime
 import re
 import unicodedata
 from dataclasses import dataclass, field
@@ -28,7 +29,11 @@ ROLES = set("student students team group participant candidate person user learn
 # The folder of a hand-in, or a file of it where there are no folders. A second `_assignsubmission_` is
 # somebody's choice, so then it is neither.
 MOODLE = re.compile(r"(?P<name>.{1,200}?)_(?P<id>\d{1,20})_assignsubmission_[a-z]{1,40}(?:_.*)?", re.I | re.S)
-CANVAS = re.compile(r"(?P<name>[^_]{1,200}?)_(?:late_)?(?P<id>\d{3,20})_\d{3,20}_.*", re.I)
+CANVAS = re.compile(r"(?P<name>[^_]{1,200}?)_(?P<late>late_)?(?P<id>\d{3,20})_\d{3,20}_.*", re.I)
+# Brightspace's folder, Blackboard's file: they say when it was handed in.
+BRIGHTSPACE = re.compile(r"(?:\d{1,20}-\d{1,20} - )?(?P<name>.{1,200}?) ?- (?P<moment>[a-z]{3,9} \d{1,2}, \d{4} "
+                         r"\d{3,4} [ap]m)", re.I)
+BLACKBOARD = re.compile(r".{1,200}_(?P<name>[^_]{1,200})_attempt_(?P<moment>\d{4}(?:-\d\d){5})(?:_.*)?", re.I | re.S)
 GRADESCOPE = re.compile(r"submission_(?P<id>\d{3,20})", re.I)
 
 
@@ -56,14 +61,33 @@ def person_of(path: PurePosixPath, depth: int | None = None) -> Person:
     `depth` 1, 2, ... says at which level the names are. Without it the outermost folder that is a name or a
     number is taken (folders 01 to 40), then the file's own name.
     """
-    folders, stem = path.parts[:-1], path.stem
+    part = _naming(path, depth)
+    return from_name(part) or Person(unicodedata.normalize("NFC", part))
+
+
+def moment_of(path: PurePosixPath, depth: int | None = None) -> float | None:
+    """When a hand-in was made, where the platform's name for it says so."""
+    for pattern, form in ((BRIGHTSPACE, "%b %d, %Y %I%M %p"), (BLACKBOARD, "%Y-%m-%d-%H-%M-%S")):
+        if match := pattern.fullmatch(_naming(path, depth)[:LONGEST_NAME]):
+            words = [word[:3] if word.isalpha() else word for word in match["moment"].split()]
+            words[-2:-1] = [word.zfill(4) for word in words[-2:-1]]         # 905 AM
+            try:
+                return datetime.datetime.strptime(" ".join(words), form).timestamp()
+            except (ValueError, OverflowError):
+                return None
+    return None
+
+
+def late_by_name(path: PurePosixPath) -> bool | None:
+    """Whether Canvas's name for a file says that it came late; None if the name is not Canvas's."""
+    match = CANVAS.fullmatch(path.parts[0]) if path.parts else None
+    return bool(match["late"]) if match else None
+
+
+def _naming(path: PurePosixPath, depth: int | None) -> str:
     if depth is not None:
-        part = path.parts[depth - 1] if depth < len(path.parts) else stem
-        return from_name(part) or Person(part)
-    for part in folders:
-        if found := from_name(part) or (Person(part) if re.fullmatch(r"\d{1,12}", part) else None):
-            return found
-    return from_name(stem) or Person(unicodedata.normalize("NFC", stem))
+        return path.parts[depth - 1] if depth < len(path.parts) else path.stem
+    return next((part for part in path.parts[:-1] if from_name(part) or re.fullmatch(r"\d{1,12}", part)), path.stem)
 
 
 def from_name(text: str) -> Person | None:
@@ -72,9 +96,10 @@ def from_name(text: str) -> Person | None:
     if marks := len(re.findall("_assignsubmission_", text, re.I)):
         match = MOODLE.fullmatch(text) if marks == 1 else None
         return Person(match["name"].strip(), match["id"]) if match else Person(text)
-    for pattern in (CANVAS, GRADESCOPE):
+    for pattern in (CANVAS, BRIGHTSPACE, BLACKBOARD, GRADESCOPE):
         if match := pattern.fullmatch(text):
-            return Person((match.groupdict().get("name") or match[0]).strip(), match["id"])
+            found = match.groupdict()
+            return Person((found.get("name") or match[0]).strip(), found.get("id", ""))
     name = _without_common_words(text)
     return Person(name) if name else None
 

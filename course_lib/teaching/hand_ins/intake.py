@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Iterator
 
-from .identity import LONGEST_NAME, Person, person_of
+from .identity import LONGEST_NAME, Person, moment_of, person_of
 
 MAX_NOTEBOOK = 50 << 20         # bytes of one notebook
 MAX_PARTS = 1_000_000           # commas and brackets in one notebook: each costs memory when it is read
@@ -54,7 +54,7 @@ def notebooks_in(folder: Path, class_zips: list[Path] = (), depth: int | None = 
             found = _class_zip(path, depth)
         else:
             person = person_of(inside, depth)
-            found = _file(path, inside, person, person.key)
+            found = _file(path, inside, person, moment_of(inside, depth))
         for one in found:
             yield budgets.setdefault(one.origin, _Budget()).spend(one)
 
@@ -78,9 +78,9 @@ def _ignored(path: PurePosixPath) -> bool:
     return any(part.startswith((".", "__MACOSX")) for part in path.parts)
 
 
-def _file(path: Path, inside: PurePosixPath, person: Person, origin: str) -> Iterator[Found]:
+def _file(path: Path, inside: PurePosixPath, person: Person, moment: float | None) -> Iterator[Found]:
     about = path.lstat()
-    found = Found(person, origin, inside, min(about.st_mtime, time.time()))
+    found = Found(person, person.key, inside, min(about.st_mtime if moment is None else moment, time.time()))
     if not stat.S_ISREG(about.st_mode):
         found.problem = "it is a link or a device, not a file"
     elif path.suffix.lower() == ".zip":
@@ -133,7 +133,9 @@ def _class_zip(path: Path, depth: int | None) -> Iterator[Found]:
     when = path.stat().st_mtime
     for name, moment, data, problem in _entries(path, when, limit=MAX_FILES):
         person = person_of(name, depth)
-        one = Found(person, person.key, PurePosixPath(path.name) / name, moment, data, problem)
+        said = moment_of(name, depth)
+        one = Found(person, person.key, PurePosixPath(path.name) / name, moment if said is None else min(said, when), data,
+                    problem)
         if name.suffix.lower() == ".zip" and not problem:
             yield from _zipped(io.BytesIO(data), one)
         else:

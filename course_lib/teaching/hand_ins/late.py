@@ -1,11 +1,13 @@
-"""Deadlines: how much a late hand-in loses. The time of a hand-in is that of its file, as the platform or the
-disk has it."""
+"""Deadlines: how much a late hand-in loses. The time of a hand-in is the one in the name that Brightspace or
+Blackboard gave it, else that of its file. Canvas's word, which depends on Canvas's own deadline, is a note."""
 from __future__ import annotations
 
 import datetime
 import math
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
+from .identity import late_by_name
 from .submissions import Submission
 
 
@@ -26,11 +28,13 @@ class LateRule:
             return 1.0, ""
         extra = float(submission.row.get("extension") or 0)
         hours = (submission.when - due.timestamp()) / 3600 - extra
+        said = late_by_name(PurePosixPath(submission.file))
         if hours * 60 <= self.grace:
-            return 1.0, ""
+            return 1.0, "Canvas has it as late, its date does not" if said else ""
         days = math.ceil(hours / 24)
         lost = 100.0 if self.most is not None and days > self.most else min(100.0, days * self.percent)
-        return 1 - lost / 100, f"handed in {_duration(hours)} late: {lost:g} % off"
+        return 1 - lost / 100, f"handed in {_duration(hours)} late: {lost:g} % off" + (
+            " (by the date of its file: Canvas's name for it does not say late)" if said is False else "")
 
 
 def read_rule(due: list[str], percent: float, most: int | None, grace: float) -> LateRule:

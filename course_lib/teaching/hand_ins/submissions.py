@@ -5,6 +5,7 @@
 """
 from __future__ import annotations
 
+import codecs
 import datetime
 import json
 import re
@@ -153,7 +154,7 @@ def _read(found: Found) -> Submission:
     if found.problem:
         return made
     try:
-        cells = json.loads(found.data.decode("utf-8-sig", "replace"))["cells"]
+        cells = _cells(found.data)
         texts = [_source(cell) for cell in cells if isinstance(cell, dict) and cell.get("cell_type")
                  == "code"]
         made.answers = _answers(cells)
@@ -177,6 +178,13 @@ def _read(found: Found) -> Submission:
     return made
 
 
+def _cells(data: bytes) -> list:
+    """The cells of a notebook, of the old format 3 and in PowerShell's UTF-16 too."""
+    wide = data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    read = json.loads(data.decode("utf-16" if wide else "utf-8-sig", "replace"))
+    return [cell for sheet in read["worksheets"] for cell in sheet["cells"]] if "worksheets" in read else read["cells"]
+
+
 def _answers(cells: list) -> dict[str, str]:
     """Text answers: Markdown cells that begin with `Answer 3.a`."""
     found = {}
@@ -189,7 +197,7 @@ def _answers(cells: list) -> dict[str, str]:
 
 
 def _source(cell: dict) -> str:
-    source = cell.get("source", "")
+    source = cell.get("source", cell.get("input", ""))
     if isinstance(source, list):
         source = "".join(part for part in source if isinstance(part, str))
     return source if isinstance(source, str) else ""

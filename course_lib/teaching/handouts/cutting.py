@@ -31,6 +31,7 @@ CUT = [
     Leak("course_lib.kv_cache.quantization", "affine_codes", "7.10"),
     Leak("course_lib.language_model.training", "learning_rate", "10.3"),
 ]
+CALLED_BEFORE = {"1.2"}         # chapter 0 looks into a model that calls it
 # These take more arguments, or a notebook uses them: they are part of what a chapter teaches, and stay.
 SHOWN = [
     Leak("course_lib.attention.functions", "causal_mask", "1.6"),

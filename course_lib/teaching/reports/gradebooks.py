@@ -71,7 +71,7 @@ def moodle(people: dict[str, Submission], sums: dict, chapters: list[str]) -> st
 def moodle_worksheet(people: dict[str, Submission], sums: dict, chapter: str) -> str:
     """An offline grading worksheet: the participant's number is the one in the name of the folder that Moodle
     made."""
-    rows = [[f"Participant {s.given.id}", s.given.name, *(f"{n:g}" for n in sums[student, chapter]), ""]
+    rows = [[f"Participant {s.given.id}", s.row.get("name") or s.given.name, *(f"{n:g}" for n in sums[student, chapter]), ""]
             for student, s in people.items() if s.given.id]
     return csv_text([["Identifier", "Full name", "Grade", "Maximum Grade", "Feedback comments"], *rows])
 
