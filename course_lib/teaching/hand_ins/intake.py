@@ -134,8 +134,8 @@ def _class_zip(path: Path, depth: int | None) -> Iterator[Found]:
     for name, moment, data, problem in _entries(path, when, limit=MAX_FILES):
         person = person_of(name, depth)
         said = moment_of(name, depth)
-        one = Found(person, person.key, PurePosixPath(path.name) / name, moment if said is None else min(said, when), data,
-                    problem)
+        moment = moment if said is None else min(said, when)
+        one = Found(person, person.key, PurePosixPath(path.name) / name, moment, data, problem)
         if name.suffix.lower() == ".zip" and not problem:
             yield from _zipped(io.BytesIO(data), one)
         else:
