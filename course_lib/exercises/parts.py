@@ -105,6 +105,7 @@ class Exercise:
     stored: Callable | None = None                 # bytes that lanes may ask to write; only with traffic
     # what a kernel may use on a case, such as {"sectors": 400, "shared_bytes": 4224}, and on which machine
     budget: Callable[[Case], dict[str, int]] | None = None
+    least: Callable[[Case], int] | None = None     # bytes of shared memory that what is asked for takes
     machine: dict[str, int] | None = None
     module: str = ""
     oracle: Any = None                             # in a handout: what is expected, stored; see sealed.py

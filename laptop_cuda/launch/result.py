@@ -55,6 +55,8 @@ class LaunchResult:
     divergent_steps: int = 0
     longest_thread: int = 0
     longest_warp: int = 0
+    exchanges: int = 0
+    stack_bytes: int = 0
     shared_bytes: int = 0
     executed: list[tuple[int, int, int]] = field(default_factory=list)  # pc, how often warps ran it, lanes
     notes: list = field(default_factory=list)

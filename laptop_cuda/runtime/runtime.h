@@ -136,6 +136,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     const void* shown = nullptr;
     void* returns[64] = {};      // return addresses, so that a return is a step of its own
     const void* frame = nullptr; // of the kernel's own body
+    const char* base = nullptr;  // of its stack, where the kernel's own begins
     bool left_early = false;     // it returned from within a loop
     int last_error = 0;          // of its calls of the CUDA API
     std::vector<Met> met;
@@ -299,6 +300,7 @@ struct Run {
     std::vector<laptop_request> requests;
     uint64_t steps = 0, divergent_steps = 0;
     uint64_t counted = 0, longest_thread = 0, longest_warp = 0;      // requests and meetings of all warps; see engine.h
+    uint64_t exchanges = 0, stack_bytes = 0;
     std::vector<laptop_step> executed;
     std::vector<int32_t> executed_table;             // by program counter: index into executed
     // recording

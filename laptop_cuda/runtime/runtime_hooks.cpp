@@ -282,15 +282,22 @@ void __tsan_vptr_read(void** p) { touch((uintptr_t)p, sizeof *p, 0, false, PC); 
 void __tsan_ignore_thread_begin() {}
 void __tsan_ignore_thread_end() {}
 
+// How far the thread's stack reaches, as a function begins and, with what alloca has taken, as it ends.
+static inline void reaches(Thread* t, const char* here) {
+    if (t->depth <= 1) t->base = here;
+    else if ((uint64_t)(t->base - here) > run->stack_bytes) run->stack_bytes = (uint64_t)(t->base - here);
+}
 void __tsan_func_entry(void* return_address) {
     Thread* t = current;
     if (!t || !t->log) return;
     if (t->depth < 64) t->returns[t->depth] = return_address;
     if (++t->depth == KERNEL_DEPTH) t->frame = FRAME;
+    if (run->profiling) reaches(t, (const char*)__builtin_frame_address(0));
 }
 void __tsan_func_exit() {
     Thread* t = current;
     if (!t || !t->log) return;
+    if (run->profiling) reaches(t, (const char*)__builtin_frame_address(0));
     --t->depth;
 #if defined(__x86_64__)              // elsewhere the address may be stored with a signature
     if (t->depth < 64 && ((const void**)FRAME)[1] != t->returns[t->depth]) written_return(t);

@@ -18,11 +18,12 @@ BY_ITSELF = (".preinit_array", ".init_array", ".fini_array", ".ctors", ".dtors")
 @dataclass
 class ObjectFile:
     """Names that it needs, with the library that has them where the file says so; names that it gives, and
-    those of its variables and functions (with their places), its own alone included; and its sections of code
-    that runs by itself."""
+    those of its variables, of those that can be written (with their bytes) and of functions (with their places),
+    its own alone included; and its sections of code that runs by itself."""
     needs: dict[str, str]
     gives: set[str]
     variables: set[str]
+    writable: dict[str, int]
     functions: dict[str, range]
     by_itself: list[str]
 
@@ -31,6 +32,7 @@ class ObjectFile:
 class Section:
     name: str
     kind: int
+    writable: bool
     offset: int
     size: int
     link: int
@@ -43,7 +45,8 @@ def sections_of(data: bytes) -> list[Section]:
     table, = struct.unpack_from("<Q", data, 40)
     size, count, names = struct.unpack_from("<HHH", data, 58)
     rows = [struct.unpack_from("<IIQQQQI", data, table + i * size) for i in range(count)]
-    return [Section(_text(data, rows[names][4] + row[0]), row[1], row[4], row[5], row[6]) for row in rows]
+    return [Section(_text(data, rows[names][4] + at), kind, bool(flags & 1), *place)
+            for at, kind, flags, _, *place in rows]
 
 
 def _text(data: bytes, begin: int) -> str:
@@ -62,7 +65,7 @@ def read_object(path: Path) -> ObjectFile | None:
 
     files = _files(data, sections, text)
     versions = next((s.offset for s in sections if s.kind == VERSIONS), None)
-    made = ObjectFile({}, set(), set(), {}, [])
+    made = ObjectFile({}, set(), set(), {}, {}, [])
     for section in sections:
         if section.name.startswith(BY_ITSELF):
             made.by_itself.append(section.name)
@@ -75,6 +78,8 @@ def read_object(path: Path) -> ObjectFile | None:
                 made.functions[called] = range(begin, begin + size)
             if info & 15 in VARIABLE_KINDS:
                 made.variables.add(called)
+                if 0 < place < len(sections) and sections[place].writable:
+                    made.writable[called] = size
             if info >> 4 == 0:                                   # local
                 continue
             if place:

@@ -7,7 +7,10 @@ from ..running.results import Outcome
 
 UNLIMITED = 2.0**62
 IN_WORDS = {"sectors": "sectors", "wavefronts": "passes over the banks", "barriers": "barriers",
-            "shared_bytes": "bytes of shared memory per block"}
+            "shared_bytes": "bytes of shared memory per block", "device_bytes": "bytes of arrays in device memory",
+            "longest_thread": "steps of the longest thread", "own_arrays": "arrays of a thread's own",
+            "own_bytes": "bytes for a thread's own variables"}
+SPAN = 3         # a limit of the longest thread is so many times the reference's
 
 
 def allowed(exercise: Exercise, case: Case) -> float:
@@ -59,6 +62,13 @@ def over_counts(exercise: Exercise, case: Case, outcome: Outcome) -> str | None:
         taken = used(outcome.counts or {}, name)
         if taken == UNLIMITED:
             return "is right, but what it uses was not counted"
+        if taken > most and name == "longest_thread":
+            return (f"leaves the work of many threads to few, though its result is correct: one thread does "
+                    f"{taken:,} steps, the reference's longest does {most // SPAN:,}")
         if taken > most:
             return f"uses {taken:,} {IN_WORDS[name]} where {most:,} are enough, though its result is correct"
+    least = exercise.least(case) if exercise.least else 0
+    if (kept := used(outcome.counts or {}, "shared_bytes")) < least:
+        return (f"does not keep in shared memory what the card asks for, though its result is correct: its arrays "
+                f"there take {kept:,} bytes per block, and that takes {least:,}")
     return None

@@ -76,7 +76,7 @@ def _one(cuda, module, arrays: list[dict], steps: list[dict], request: Request,
     except cuda.ArgumentError as error:
         return Outcome(failure=Failure("launch", str(error)))
     results = [t.clone() for a, t in zip(arrays, memory) if a["role"] in ("out", "inout")]
-    outcome = Outcome(results, counts={} if budget is None else _counts(report, budget))
+    outcome = Outcome(results, counts={} if budget is None else _counts(report, budget, module.builds()))
     unwritten = [_unwritten(t) for a, t in zip(arrays, memory) if a["role"] == "out"]
     outcome.counts["unwritten"] = next(filter(None, unwritten), "")
     outcome.changed = [f"argument {i + 1}" for i, (a, t) in enumerate(zip(arrays, memory))
@@ -110,10 +110,12 @@ def _unwritten(tensor: torch.Tensor) -> str:
     return f"{len(missing)} of {tensor.numel()} elements, the first at [{', '.join(map(str, index))}]"
 
 
-def _counts(report, budget: float) -> dict:
+def _counts(report, budget: float, builds: list) -> dict:
     """Counts over all launches; a picture of the costliest array if the bytes moved are over the budget."""
+    from laptop_cuda.toolchain.declared import declared
     counts: dict = dict.fromkeys(("moved", "asked", "unique", "stored", "requests", "sectors", "wavefronts",
-                                  "atomics", "barriers", "shared_bytes"), 0)
+                                  "atomics", "barriers", "longest_thread", "own_bytes",
+                                  "shared_bytes", "device_bytes", "own_arrays"), 0)
     for launch in report.launches:
         for side in (launch.shared_load, launch.shared_store):
             counts["requests"] += side.requests
@@ -126,7 +128,12 @@ def _counts(report, budget: float) -> dict:
         counts["stored"] += launch.global_store.bytes
         counts["atomics"] += launch.atomics.operations
         counts["barriers"] += launch.barriers
-        counts["shared_bytes"] = max(counts["shared_bytes"], launch.shared_bytes)
+        counts["longest_thread"] += launch.longest_thread        # the launches wait for each other
+        room = declared(builds, launch.kernel)
+        for name, most in (("shared_bytes", max(launch.shared_bytes, room.shared) + room.device),    # tiles in both
+                           ("device_bytes", room.device), ("own_arrays", len(room.own)),
+                           ("own_bytes", launch.stack_bytes * room.noted)):
+            counts[name] = max(counts[name], most)
     if counts["moved"] > budget:
         launch = max(report.launches, key=lambda l: l.global_load.moved + l.global_store.moved)
         arrays = {name: load.moved + store.moved for name, (load, store) in launch.arrays.items()}

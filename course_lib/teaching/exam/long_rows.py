@@ -19,7 +19,7 @@ class Softmax(Problem):
     """
     id, chapter, name, title = "90.3", 1, "softmax", "A row that does not fit"
     minutes, points, target = 25, 6, 100_000
-    own_warps = True
+    own_warps = single = True
     text = """
         The softmax of `rows` rows of `n` numbers. The launch has one block of 256 threads per row.
         A thread keeps single numbers, no arrays of its own. Of shared memory, {room} bytes are
@@ -95,6 +95,17 @@ class Softmax(Problem):
         kept = self.choose(machine, numbers)["KEPT"]
         return {"sectors": size["rows"] * self._row(machine, size["n"], kept),
                 "shared_bytes": numbers["room"]}
+
+    def longest(self, machine, numbers, size):
+        """Per 256 numbers a load, a store of what is kept, a second load and a store; two shuffles for each
+        halving of a warp, three loads for each warp's sums, two stores of its own and the barrier."""
+        lanes, kept = numbers["lanes"], min(size["n"], self.choose(machine, numbers)["KEPT"])
+        return (3 * -(-size["n"] // 256) + -(-kept // 256) + 2 * (lanes.bit_length() - 1) + 3 * 256 // lanes
+                + 3)
+
+    def least(self, machine, numbers):
+        step = machine.sector_bytes // FLOAT
+        return FLOAT * (self.choose(machine, numbers)["KEPT"] // step * step)
 
     def case(self, size, rng):
         x = 3 * torch.randn(size["rows"], size["n"], generator=rng)

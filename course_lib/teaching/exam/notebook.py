@@ -10,6 +10,7 @@ SETUP = """
 import torch
 import laptop_cuda as cuda
 from laptop_cuda.only_kernels import refusal
+from laptop_cuda.toolchain.declared import declared
 
 machine = cuda.Machine(
     banks={banks}, bank_bytes={bank_bytes}, sector_bytes={sector_bytes}, shared_bytes={shared_bytes})
@@ -20,10 +21,18 @@ def used(report, kernel, **most):
     for launch in report.launches:
         sectors += launch.global_load.sectors + launch.global_store.sectors
         passes += launch.shared_load.wavefronts + launch.shared_store.wavefronts
-    shared = max(launch.shared_bytes for launch in report.launches)
+    rooms = [declared(kernel.module.builds(), launch.kernel) for launch in report.launches]
+    device, steps = rooms[0].device, sum(launch.longest_thread for launch in report.launches)
+    shared = max(max(room.shared, launch.shared_bytes) for room, launch in zip(rooms, report.launches)) + device
+    own = max(launch.stack_bytes * room.noted for room, launch in zip(rooms, report.launches))
+    arrays = max(len(room.own) for room in rooms)
     for name, count, what in (("sectors", sectors, "sectors"),
                               ("wavefronts", passes, "passes over the banks"),
-                              ("shared_bytes", shared, "bytes of shared memory per block")):
+                              ("shared_bytes", shared, "bytes of shared memory per block"),
+                              ("device_bytes", device, "bytes of arrays in device memory"),
+                              ("longest_thread", steps, "steps of the longest thread"),
+                              ("own_arrays", arrays, "arrays of a thread's own"),
+                              ("own_bytes", own, "bytes for a thread's own variables")):
         print(f"{{count:,}} {{what}}", f"(at most {{most[name]:,}})" if name in most else "")
     print(refusal(kernel) or "nothing in it is refused in marking")
 """

@@ -96,7 +96,11 @@ class Gather(Problem):
 
     def budget(self, machine, numbers, size):
         row = -(-FLOAT * size["width"] // machine.sector_bytes)
-        return {"sectors": self._outside(machine, size) + (size["n"] + size["m"]) * row}
+        return {"sectors": self._outside(machine, size) + (size["n"] + size["m"]) * row, "device_bytes": 0}
+
+    def longest(self, machine, numbers, size):
+        """Of both launches: the slot, and a load and a store per 32 numbers."""
+        return 2 * (1 + 2 * -(-size["width"] // LANES))
 
     def case(self, size, rng):
         slot = torch.randperm(size["slots"], generator=rng)[:size["n"]].int()

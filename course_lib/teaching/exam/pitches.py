@@ -26,7 +26,8 @@ TEXT = """
     `in` has `n` rows of {{columns}} {what}. Write them transposed:
     `out[c * n + r] = in[r * columns + c]`.{story}
     The launch has one block of 128 threads for every 32 rows. Read and write global memory in runs of
-    consecutive lanes, and turn the rows in shared memory, one {one} per lane and access.
+    consecutive lanes, and turn the rows in shared memory, one {one} per lane and access: a tile there
+    holds the 32 rows whole.
 """
 
 
@@ -113,6 +114,14 @@ class Turn(Problem):
         return {"sectors": self._sectors(machine, n, columns),
                 "wavefronts": self._least_passes(machine, n, columns),
                 "shared_bytes": LANES * self.choose(machine, size)["PITCH"] * self.size}
+
+    def longest(self, machine, numbers, size):
+        """Of the first warp, which has every fourth row and every fourth column."""
+        columns = size["columns"]
+        return 2 * 8 * -(-columns // LANES) + 1 + 2 * -(-columns // 4)
+
+    def least(self, machine, numbers):
+        return LANES * numbers["columns"] * self.size
 
     def _least_passes(self, machine: Machine, n: int, columns: int) -> int:
         def request(lanes: int, column: bool) -> int:

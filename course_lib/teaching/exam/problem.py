@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import torch
 
 from course_lib.exercises import Case
+from course_lib.exercises.judging.counting import SPAN
 from course_lib.exercises.judging.compare import close
 from course_lib.exercises.parts import Exercise
 from laptop_cuda import Machine
@@ -24,11 +25,17 @@ class Problem:
     `budget(machine, numbers, size)`, what is allowed. `case(size, rng)`, `launch` and `expect` are those of an
     exercise. `numbers` hold two sizes, the small one and the large one, which is drawn so that
     `hardness`, the best reachable count, is within `SPREAD` of `target` for everybody.
+
+    `longest(machine, numbers, size)` is the most steps that a thread of the reference does, and
+    `least(machine, numbers)` the bytes of shared memory that hold what the card wants there. The size of an
+    array is a constant of the source: between `least` and the budget it fits few sheets, whatever the kernel
+    does with it.
     """
     id = name = title = text = body = trial = ""     # `trial`: a notebook cell that runs the kernel
     chapter = minutes = points = 0
     target = 0
     unsaid = ()                  # counts and sizes whose number would be the answer: the card leaves them out
+    single = False               # a thread keeps single numbers, no arrays
     own_warps = False            # `numbers` have the lanes of a warp; else there are 32
     measured = "sectors"         # what `hardness` counts: sectors as bytes, so that all machines compare
 
@@ -44,6 +51,15 @@ class Problem:
         """The best reachable count of the large case."""
         best = self.budget(machine, numbers, numbers["large"])[self.measured]
         return best * machine.sector_bytes if self.measured == "sectors" else best
+
+    def limits(self, machine: Machine, numbers: dict, size: dict) -> dict[str, int]:
+        """The budget, behind the limit of serial work; and what keeps numbers where counts see them."""
+        return ({"longest_thread": SPAN * self.longest(machine, numbers, size)}
+                | self.budget(machine, numbers, size)
+                | ({"own_arrays": 0, "own_bytes": OWN_BYTES} if self.single else {}))
+
+    def least(self, machine: Machine, numbers: dict) -> int:
+        return 0
 
     def source(self, choice: dict) -> str:
         """The reference with these constants."""
@@ -66,7 +82,8 @@ class Problem:
             solution_text=self.source(choice), hints=[], misconceptions=[], cases=cases,
             compare=close(atol=1e-4), limit=30.0, launch=self.launch, expect=self.expect)
         made.machine = asdict(self.on(machine, numbers))
-        made.budget = lambda case: self.budget(machine, numbers, case.size)
+        made.budget = lambda case: self.limits(machine, numbers, case.size)
+        made.least = lambda case: self.least(machine, numbers)
         return made
 
     def on(self, machine: Machine, numbers: dict) -> Machine:
@@ -76,7 +93,7 @@ class Problem:
     def trial_cell(self, machine: Machine, numbers: dict) -> str:
         """Notebook code that runs the kernel on the large size, compares, and shows what it uses."""
         size = numbers["large"]
-        most = "".join(f", {name}={most}" for name, most in self.budget(machine, numbers, size).items()
+        most = "".join(f", {name}={most}" for name, most in self.limits(machine, numbers, size).items()
                        if name not in self.unsaid)
         given = "\n".join(f"{name} = {value}" for name, value in size.items() if name not in self.unsaid)
         if self.own_warps:
@@ -87,8 +104,10 @@ class Problem:
     def card(self, machine: Machine, numbers: dict) -> str:
         large = numbers["large"]
         rows = "".join(f"\n- at most **{most:,}** {COUNTED[name]}"
-                       for name, most in self.budget(machine, numbers, large).items()
+                       for name, most in self.limits(machine, numbers, large).items()
                        if name not in self.unsaid)
+        if "longest_thread" in self.unsaid:
+            rows += f"\n- at most {SPAN} times the steps of the reference's longest thread"
         if "shared_bytes" in self.unsaid:
             rows += "\n- no more shared memory per block than that takes"
         sizes = ", ".join(f"`{name}` = {value}" for name, value in large.items() if name not in self.unsaid)
@@ -99,7 +118,12 @@ class Problem:
 
 COUNTED = {"sectors": "sectors (global loads and stores together)",
            "wavefronts": "passes over the banks (shared loads and stores together)",
-           "shared_bytes": "bytes of shared memory per block"}
+           "shared_bytes": "bytes of shared memory per block, arrays in device memory included",
+           "device_bytes": "bytes of arrays in device memory besides the parameters",
+           "longest_thread": "steps of the longest thread (loads, stores, atomics, barriers, shuffles)",
+           "own_arrays": "arrays of a thread's own",
+           "own_bytes": "bytes for a thread's own variables, as g++ lays them out"}
+OWN_BYTES = 384      # the references take 160 to 240
 
 
 def sized(case: Case, size: dict) -> Case:

@@ -53,6 +53,8 @@ def fits(problem: Problem, choice: dict, on: Sheet) -> bool:
     for size in (numbers["small"], numbers["large"]):
         counts = problem.counts(choice, on.machine, numbers, size)
         budget = problem.budget(on.machine, numbers, size)
-        if counts is None or any(counts[name] > most for name, most in budget.items()):
+        if counts is None or any(counts.get(name, 0) > most for name, most in budget.items()):
+            return False
+        if counts.get("shared_bytes", 0) < problem.least(on.machine, numbers):
             return False
     return True

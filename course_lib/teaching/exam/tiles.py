@@ -21,6 +21,7 @@ class Product(Problem):
     """
     id, chapter, name, title = "90.2", 0, "product", "The tiles of a product"
     minutes, points, target = 25, 6, 130_000
+    unsaid, single = ("longest_thread",), True
     text = """
         `c = a b` for matrices of `m` x `k`, `k` x `n` and `m` x `n`, row by row. All tiles, the
         partial sums included, are kept in shared memory, of which {room} bytes are yours: a thread
@@ -78,7 +79,11 @@ class Product(Problem):
         if m * n * k > 1_200_000 or k < 16:
             return None
         small = {"m": rng.randint(2, 4), "n": step, "k": 32}
+        room = self._shared(rows, columns, step)         # all of it is needed
         return {"room": room, "small": small, "large": {"m": m, "n": n, "k": k}}
+
+    def _shared(self, rows: int, columns: int, step: int) -> int:
+        return FLOAT * (rows * step + step * columns + rows * columns)
 
     def _best(self, step: int, room: int, cost) -> tuple[int, int]:
         fitting, floats = [], room // FLOAT
@@ -100,7 +105,7 @@ class Product(Problem):
     def counts(self, choice, machine, numbers, size):
         rows, columns, depth = choice["ROWS"], choice["COLUMNS"], choice["DEPTH"]
         step = machine.sector_bytes // FLOAT
-        shared = FLOAT * (rows * depth + depth * columns + rows * columns)
+        shared = self._shared(rows, columns, depth)
         if shared > machine.shared_bytes:
             return None
         cut = 1 + bool(depth % step or columns % step)           # sectors that are cut are read twice
@@ -110,6 +115,18 @@ class Product(Problem):
         step = machine.sector_bytes // FLOAT
         rows, columns = self._best(step, numbers["room"], lambda r, c: self._sectors(size, r, c, step))
         return {"sectors": self._sectors(size, rows, columns, step), "shared_bytes": numbers["room"]}
+
+    def longest(self, machine, numbers, size):
+        """Of the first thread, if no tile were ragged."""
+        rows, columns, depth = self.choose(machine, numbers).values()
+        sums, left, right = (-(-part // 256) for part in (rows * columns, rows * depth, depth * columns))
+        deep = -(-size["k"] // depth) * (2 + 3 * (left + right) + sums * (2 + 2 * depth))
+        return -(-size["m"] // rows) * -(-size["n"] // columns) * (3 * sums + deep + 1)
+
+    def least(self, machine, numbers):
+        """Of the tile, cut to what it covers of the large case."""
+        (m, n, _), (rows, columns, depth) = numbers["large"].values(), self.choose(machine, numbers).values()
+        return self._shared(-(-m // -(-m // rows)), -(-n // -(-n // columns) // depth) * depth, depth)
 
     def case(self, size, rng):
         a = torch.randn(size["m"], size["k"], generator=rng)
@@ -135,12 +152,13 @@ class Flash(Problem):
     """
     id, chapter, name, title = "90.7", 6, "best_match", "As many queries as fit"
     minutes, points, target = 25, 6, 100_000
+    single = True
     text = """
         `out[i]` is the largest of the products of query `i` with all keys: `n` queries and `m` keys
         of {width} numbers, row by row. The launch has one block of 256 threads. A thread keeps
         single numbers, no arrays of its own. Of shared memory, {room} bytes are yours: keep a tile
-        of queries there and let the keys pass, and choose the tile so that they pass as seldom as
-        possible.
+        of queries there and let the keys pass, one whole key at a time beside it, and choose the tile
+        so that they pass as seldom as possible.
     """
     trial = """
         q, k, result = torch.randn(n, width), torch.randn(m, width), cuda.empty(n)
@@ -182,6 +200,7 @@ class Flash(Problem):
         m = round((self.target / FLOAT / width - n) / times)
         if not (times - 1) * queries < m <= n:
             return None
+        room = FLOAT * width * (queries + 1)             # all of it is needed
         return {"width": width, "room": room, "small": {"n": rng.randint(2, 5), "m": 7, "width": width},
                 "large": {"n": n, "m": m, "width": width}}
 
@@ -209,6 +228,15 @@ class Flash(Problem):
         queries = numbers["room"] // FLOAT // size["width"] - 1
         return {"sectors": self._sectors(machine, size["n"], size["m"], size["width"], queries),
                 "shared_bytes": numbers["room"]}
+
+    def longest(self, machine, numbers, size):
+        """Of the first thread: its part of each tile and of each key, and a product with each key."""
+        width, queries = size["width"], self.choose(machine, numbers)["QUERIES"]
+        keys = size["m"] * (2 + 2 * -(-width // 256) + 2 * width) + 1
+        return -(-size["n"] // queries) * (2 * -(-queries * width // 256) + -(-queries // 256) * keys + 1)
+
+    def least(self, machine, numbers):
+        return numbers["room"]
 
     def case(self, size, rng):
         q = torch.randn(size["n"], size["width"], generator=rng)

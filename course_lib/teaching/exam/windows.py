@@ -34,7 +34,8 @@ class Looked(Problem):
         query `k - j`, and 0 where there is no such query, for the `n + window - 1` keys. The launch
         has one block of 128 threads for every 32 keys. Read each row that a block needs once, in
         runs of consecutive lanes, write the result in runs of consecutive lanes, one warp for a
-        key's row, and turn the scores in shared memory in between.
+        key's row, and turn the scores in shared memory in between: a tile there holds the rows of all
+        queries that see one of the 32 keys, whole.
     """
     trial = """
         s = torch.randn(n, window)
@@ -140,6 +141,14 @@ class Looked(Problem):
         pitch = self.choose(machine, size)["PITCH"]
         return {"sectors": self._sectors(machine, n, window), "wavefronts": self._least(machine, n, window),
                 "shared_bytes": FLOAT * (31 + window) * pitch}
+
+    def longest(self, machine, numbers, size):
+        """Of the first warp: every fourth row of the tile, and 8 keys."""
+        window = size["window"]
+        return 2 * -(-window // LANES) * (-(-(31 + window) // 4) + 8) + 1
+
+    def least(self, machine, numbers):
+        return FLOAT * (31 + numbers["window"]) * numbers["window"]
 
     def case(self, size, rng):
         s = torch.randn(size["n"], size["window"], generator=rng)
