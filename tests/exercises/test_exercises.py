@@ -911,6 +911,10 @@ def test_an_unusual_answer_that_is_right_passes(id):
 
 NEAR = {        # near a known mistake: the name that is true of it, if there is one
     "0.2": (("    if (i < n) out", "    if (i > n) return;\n    out"), "lets threads past the end work"),
+    "0.4": (("a_tile[ty][tx] = row < m && start + tx < k ? a[row * k + start + tx]",
+             "for (int e = 0; e < TILE; e++) a_tile[ty][e] = row < m && start + e < k ? a[row * k + start + e]"),
+            "reads an element once per product, which the tiles are there to save"),
+    "1.10": (("largest = new_largest;", "out[row * columns + c] = largest = new_largest;"), None),
     "5.6": (("j * d + c", "j * 32 + c"), None)}
 
 

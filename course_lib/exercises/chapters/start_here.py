@@ -202,7 +202,7 @@ kernel_exercise(
                       ask="`start` walks along `k`. Which columns of `a` does the second step need?"),
         Misconception("reads the tile of b by rows, as it reads that of a", change=("b_tile[i][tx]", "b_tile[tx][i]"),
                       ask="In `sum over i of a[row][i] * b[i][column]`, which index of `b` runs?"),
-        Misconception("reads global memory for every product, and the tiles for none",
+        Misconception("reads an element once per product, which the tiles are there to save",
                       code=MATMUL.replace("@", """\
         for (int i = start; i < start + TILE; i++)
             if (row < m && i < k && column < n) sum += a[row * k + i] * b[i * n + column];

@@ -45,7 +45,8 @@ def alike(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> int:
     if exercise.traffic and a.counts and b.counts:
         if (over_budget(exercise, case, a) is None) != (over_budget(exercise, case, b) is None):
             return 0
-        if over_budget(exercise, case, a) and not 0.8 < a.counts["moved"] / b.counts["moved"] < 1.25:
+        if over_budget(exercise, case, a) and not all(0.8 < a.counts[side] / max(b.counts[side], 1) < 1.25
+                                                      for side in ("moved", "stored")):
             return 0
     try:
         compare = compare_outputs(exercise.compare) if exercise.language == "cuda" else exercise.differs
@@ -59,8 +60,8 @@ def _alike_failures(a: Failure, b: Failure) -> int:
         return 0
     if a.kind == "exception" and a.message != b.message:
         return 0                                       # two RuntimeErrors need not be the same mistake
-    if _array(a) != _array(b):
-        return 0                                       # nor two arrays that were left
+    if a.kind != "race" and _array(a) != _array(b):
+        return 0                                       # nor two arrays that were left; a barrier is for all of them
     return SAME_LINES if _reported(a) == _reported(b) else SAME_KIND
 
 
