@@ -134,7 +134,7 @@ def grouped_attention(q, k, v):
 '''
 
 exercise(
-    id="3.4", title="No copy at all", kind="write", points=3, minutes=14, difficulty=3, card=r"""
+    id="3.4", title="No copy at all", kind="write", points=3, minutes=17, difficulty=3, card=r"""
     Write grouped attention **without** repeating a key. The queries of one group are multiplied by the same keys, so stack
     them: a group of `g` heads with `n` queries each is one matrix of `g n` rows.
 
@@ -224,7 +224,7 @@ def score_traffic(q, k):
 
 
 kernel_exercise(
-    id="3.6", title="Fetch a key once, use it g times", points=4, minutes=18, difficulty=4, name="group_scores",
+    id="3.6", title="Fetch a key once, use it g times", points=4, minutes=24, difficulty=4, name="group_scores",
     card=r"""
     Finish the kernel: scores of one query per head against all `n` keys, `scores[head][key] = q[head] . k[kv_head][key]`,
     without a scale. `q` is `(n_heads, d)`, `k` is `(n_kv_heads, n, d)`, `scores` is `(n_heads, n)`.
@@ -332,7 +332,7 @@ __global__ void mix_values(const float* __restrict__ weights, const float* __res
 '''
 
 kernel_exercise(
-    id="3.7", title="Two arrays in one", points=3, minutes=6, difficulty=3, name="mix_values", kind="repair",
+    id="3.7", title="Two arrays in one", points=3, minutes=8, difficulty=3, name="mix_values", kind="repair",
     card="""
     One block mixes the values of a group: `n` values, at most 32, and the weights of `heads` query heads, both brought to shared memory first.
     With few values it is right; with 31 or 32 it is not. Read what the sanitizer says about **both** threads, and repair the kernel.
