@@ -61,7 +61,7 @@ def _alike_failures(a: Failure, b: Failure) -> int:
     if a.kind == "exception" and a.message != b.message:
         return 0                                       # two RuntimeErrors need not be the same mistake
     if a.kind != "race" and _array(a) != _array(b):
-        return 0                                       # nor two arrays that were left; a barrier is for all of them
+        return 0                                       # nor need two arrays; a barrier is for all of them
     return SAME_LINES if _reported(a) == _reported(b) else SAME_KIND
 
 
