@@ -17,9 +17,9 @@
 //     weighted_sum                                            from memory
 //   2 flash_thread_per_row online softmax: no matrix          each row reads all k   8,454,656         0         0
 //   3 flash_shared         32 rows share a tile of k and v    32-way conflicts on k    328,192 1,149,696 1,015,808
-//   4 flash_vectors        float4, and a pitch of D + 4       one use per float4       328,192   133,888         0
-//   5 flash_registers      4 x 4 scores per thread            k, v again per 32 rows   328,192    31,488         0
-//   6 flash_two_groups     64 rows share; skips the future    tensor cores are idle    197,120    30,464         0
+//   4 flash_vectors        float4, and a pitch of D + 4       one use per float4       328,192   101,120         0
+//   5 flash_registers      4 x 4 scores per thread            k, v again per 32 rows   328,192    25,344         0
+//   6 flash_two_groups     64 rows share; skips the future    tensor cores are idle    197,120    24,320         0
 //   7 flash_attention/tensor_core.cu, for a card
 //
 // On a card flash_thread_per_row at D = 128 spills registers to local memory: slow, not wrong.

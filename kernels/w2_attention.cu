@@ -86,7 +86,7 @@ __global__ void w2_flash(const T* __restrict__ mu_q, const T* __restrict__ sigma
                          int n_k, int d, int v_dim, int causal) {
     constexpr int TILE_Q = 64, TILE_K = D > 32 || DV > 64 ? 16 : 32;  // limited by 48 KiB
     constexpr int ROWS = 4, KEYS = TILE_K / 8, COLUMNS = DV / 32;
-    __shared__ float4 q_tile[TILE_Q][D / 2], kv_tile[TILE_K][(2 * D > DV ? 2 * D : DV) / 4 + 1];
+    __shared__ float4 q_tile[TILE_Q][D / 2 + 1], kv_tile[TILE_K][(2 * D > DV ? 2 * D : DV) / 4 + 1];
     __shared__ float4 p_tile[TILE_Q][TILE_K / 4 + 2];
     const int tx = threadIdx.x % 8, first_row = threadIdx.x / 64 * 32, ty = first_row + threadIdx.x / 8 % 8;
     const int q0 = blockIdx.x * TILE_Q;

@@ -30,12 +30,13 @@ class Machine:
         """The words of shared memory that an access of `size` bytes touches from byte `place` on."""
         return range(place // self.bank_bytes, (place + size - 1) // self.bank_bytes + 1)
 
-    def bank_parts(self, places: dict[int, int], size: int) -> list[dict[int, set[int]]]:
+    def bank_parts(self, places: dict[int, int], size: int, load=True) -> list[dict[int, set[int]]]:
         """{bank: the words that lanes want of it} for each part of a warp that is served together, which
         takes as many passes as its fullest bank has words. `places` are the lanes' bytes of shared memory."""
         found: dict[int, dict[int, set[int]]] = {}
+        together = lanes_together(size) << (size > 4 and load and in_pairs(places))
         for lane, place in sorted(places.items()):
-            part = found.setdefault(lane // lanes_together(size), {})
+            part = found.setdefault(lane // together, {})
             for word in self.words(place, size):
                 part.setdefault(word % self.banks, set()).add(word)
         return list(found.values())
@@ -43,8 +44,15 @@ class Machine:
 
 def lanes_together(size: int) -> int:
     """Lanes whose words are fetched together: a warp for up to 4 bytes per lane, half of it for 8, a quarter
-    for 16."""
+    for 16; for a load of more than 4 bytes by lanes `in_pairs` twice as many."""
     return 32 if size <= 4 else 16 if size <= 8 else 8
+
+
+def in_pairs(places: dict[int, int]) -> bool:
+    """Whether every lane has the place of its neighbour (0 of 1, 2 of 3, ...), or every lane that of the lane
+    two further (0 of 2, 1 of 3, ...), where the other one is active. Readings that others have published
+    bear this out: tests/engine/test_readings.py."""
+    return any(all(places.get(lane ^ bit, at) == at for lane, at in places.items()) for bit in (1, 2))
 
 
 def fullest(parts: list[dict[int, set[int]]]) -> dict[int, int]:

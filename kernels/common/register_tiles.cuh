@@ -12,10 +12,11 @@ __device__ void register_tiles(const T* __restrict__ q, const T* __restrict__ k,
                                const float* __restrict__ key_bias, T* __restrict__ out,
                                float* __restrict__ lse, int n_q, int n_k, int d, int v_dim, float scale,
                                int causal) {
+    // Rows of q and p are padded too: two of a warp's four rows are read in one pass, if they are in other banks.
     constexpr int TILE_Q = 32 * GROUPS, TILE_K = D > 64 || DV > 64 ? 16 : 32;  // limited by 48 KiB
     constexpr int ROWS = 4, KEYS = TILE_K / 8, COLUMNS = DV / 32;  // a thread's share
-    __shared__ float4 q_tile[TILE_Q][D / 4], kv_tile[TILE_K][(D > DV ? D : DV) / 4 + 1];
-    __shared__ float4 p_tile[TILE_Q][TILE_K / 4 + 2];  // this pitch puts a warp's four rows in other banks
+    __shared__ float4 q_tile[TILE_Q][D / 4 + 1], kv_tile[TILE_K][(D > DV ? D : DV) / 4 + 1];
+    __shared__ float4 p_tile[TILE_Q][TILE_K / 4 + 2];
     const int tx = threadIdx.x % 8, first_row = threadIdx.x / 64 * 32, ty = first_row + threadIdx.x / 8 % 8;
     const int q0 = blockIdx.x * TILE_Q;
     load_tile<TILE_Q, D>(q_tile, q, q0, n_q, d);

@@ -7,9 +7,9 @@
 //
 //   kernel               idea                                         products   same bits    asked  wavefronts
 //   rowsum_do_o          D, one warp per row                          -          yes         66,048           0
-//   backward_keys        a key tile stays, queries pass: dK, dV       4          yes        425,984     110,080
-//   backward_queries     a query tile stays, keys pass: dQ            3          yes        393,216      73,216
-//   backward_atomic      backward_keys, and dQ by atomicAdd           5          no         425,984     151,040
+//   backward_keys        a key tile stays, queries pass: dK, dV       4          yes        425,984     101,888
+//   backward_queries     a query tile stays, keys pass: dQ            3          yes        393,216      65,024
+//   backward_atomic      backward_keys, and dQ by atomicAdd           5          no         425,984     142,848
 //                                                                                           + 1,024 atomic requests
 //
 // Shapes and types as in flash_attention.cu. B x B tiles, 64 threads as an 8 x 8 grid (ty, tx).

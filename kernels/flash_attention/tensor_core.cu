@@ -22,7 +22,7 @@
 // shared memory (those of the copies included), and how many of those are bank conflicts.
 //
 //   kernel                    asked   wavefronts  excess
-//   6 flash_two_groups      328,704      121,344        0
+//   6 flash_two_groups      328,704       96,768        0
 //   7 flash_tensor_core     197,632        6,144        0
 //
 // Registers: 225 to 255 on sm_90; at D = DV = 128 16 bytes per thread are spilled there, none on sm_80

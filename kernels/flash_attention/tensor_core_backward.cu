@@ -23,8 +23,8 @@
 // backward.cu.
 //
 //   kernel                              asked   wavefronts  excess
-//   backward_keys                     786,432      439,296       0
-//   backward_queries                  753,664      291,840       0
+//   backward_keys                     786,432      406,528       0
+//   backward_queries                  753,664      259,072       0
 //   row_deltas                         66,560            0       0
 //   backward_tensor_core, keys        266,240       15,904       0
 //   backward_tensor_core, queries     237,568       13,344       0

@@ -78,7 +78,7 @@ function drawArray(trace, number, index, before) {
   const base = shared ? array.offset : array.start;
   const begin = Math.floor(base / unitBytes), end = Math.ceil((base + array.bytes) / unitBytes);
   const events = step.array === index ? trace.eventsOf(step) : [];
-  const now = shared ? wordsWanted(bankParts(events, array, trace.machine))
+  const now = shared ? wordsWanted(bankParts(events, array, trace.machine, step.kind))
     : sectorsOf(events, array, trace.machine);
   const units = step.array === index ? unitsOf(trace, step) : [...before.keys()].slice(-1);
   const [firstRow, lastRow] = rowsShown(begin, end, perRow, units);

@@ -61,10 +61,13 @@ function wordsOf(trace, number) {
 }
 
 // [{bank: words}], one for each part of the warp that is served together (Machine.bank_parts in machine.py).
-function bankParts(events, array, {banks, bank_bytes: wide}) {
-  const parts = new Map();
-  for (const [lane, offset, size] of events) {
-    const number = Math.floor(lane / (size <= 4 ? 32 : size <= 8 ? 16 : 8)), first = array.offset + offset;
+function bankParts(events, array, {banks, bank_bytes: wide}, kind) {
+  const parts = new Map(), places = new Map(events), size = events[0]?.[2];
+  const pairs = bit => events.every(([lane, offset]) => (places.get(lane ^ bit) ?? offset) === offset);
+  const doubled = size > 4 && kind === "load" && (pairs(1) || pairs(2)) ? 2 : 1;
+  const together = doubled * (size <= 4 ? 32 : size <= 8 ? 16 : 8);
+  for (const [lane, offset] of events) {
+    const number = Math.floor(lane / together), first = array.offset + offset;
     if (!parts.has(number)) parts.set(number, new Map());
     const found = parts.get(number);
     for (let word = Math.floor(first / wide); wide * word < first + size; word++)
@@ -121,7 +124,7 @@ function warpsAt(trace, number) {
 function unitsOf(trace, step) {
   const array = trace.arrayOf(step), events = trace.eventsOf(step);
   if (array.space !== "shared") return [...sectorsOf(events, array, trace.machine).keys()];
-  return [...wordsWanted(bankParts(events, array, trace.machine)).keys()];
+  return [...wordsWanted(bankParts(events, array, trace.machine, step.kind)).keys()];
 }
 
 // What was touched up to a step, of each array: {unit: last kind}. Shared memory is new in each block. A step

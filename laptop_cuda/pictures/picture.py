@@ -68,7 +68,7 @@ class Picture:
     def _banks(self, request: dict) -> dict[int, int]:
         """{bank: words wanted of it at once}"""
         places = {lane: o + self.memory.offset for lane, o in enumerate(request["offset"]) if o >= 0}
-        return fullest(REAL.bank_parts(places, request["size"]))
+        return fullest(REAL.bank_parts(places, request["size"], load=VERBS[request["operation"]] == "load"))
 
     # ---- drawing
     def canvas(self) -> Canvas:

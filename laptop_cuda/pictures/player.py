@@ -131,7 +131,7 @@ class Trace:
         array = self.data["arrays"][step["array"]]
         canvas.text(20, top + 12, f"{step['kind']} {self._where(step)}: {self._cost(step)}", size=12)
         if array["space"] == "shared":
-            words = fullest(bank_parts(self.events(step), array, self.machine))
+            words = fullest(bank_parts(self.events(step), array, self.machine, step["kind"]))
             self._draw_banks(canvas, words, top + 20, waits=step["excess"] > 0)
         else:
             self._draw_sectors(canvas, sectors(self.events(step), array, self.machine), top + 20)
@@ -218,10 +218,10 @@ def sectors(events: list[list], array: dict, machine: Machine) -> dict[int, set]
     return dict(sorted(found.items()))
 
 
-def bank_parts(events: list[list], array: dict, machine: Machine) -> list[dict[int, set]]:
+def bank_parts(events: list[list], array: dict, machine: Machine, kind: str) -> list[dict[int, set]]:
     """{bank: words} for each part of the warp that is served together."""
     places = {lane: array["offset"] + offset for lane, offset, _, _ in events}
-    return machine.bank_parts(places, events[0][2])
+    return machine.bank_parts(places, events[0][2], kind == "load")
 
 
 def draw_lanes(canvas: Canvas, step: dict, warp_size: int, top: float) -> None:

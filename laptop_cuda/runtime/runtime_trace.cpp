@@ -126,14 +126,28 @@ static void places_in_shared(const Request& r, const Block& b, uint64_t* at) {
     }
 }
 
+// Each active lane has the address of the lane whose number differs in this bit, or that lane is inactive.
+static bool in_pairs(const Request& r, unsigned bit) {
+    uint64_t of[32];
+    for (int i = 0; i < r.n; ++i) of[r.lane[i]] = r.address[i];
+    for (int i = 0; i < r.n; ++i) {
+        unsigned other = r.lane[i] ^ bit;
+        if ((r.lanes >> other & 1) && of[other] != r.address[i]) return false;
+    }
+    return true;
+}
+
 // Banks of words: 32 of 4 bytes unless the launch says otherwise. Lanes that ask for the same word are served
-// together. Accesses of 8 bytes go in two halves of the warp, of 16 bytes in four quarters; each part takes as
-// many passes as its busiest bank.
+// together. Accesses of 8 bytes go in two halves of the warp, of 16 bytes in four quarters; a load of which
+// lanes share addresses in pairs goes in half as many parts. Each part takes as many passes as its busiest bank.
+// `Machine.bank_parts` in machine.py is the same rule; tests/engine/test_readings.py has the readings behind it.
 static void count_wavefronts(const Request& r, const Block& b, Site& site) {
     constexpr unsigned MOST_BANKS = 64;
     uint64_t at[32], width = run->bank_bytes, banks = run->banks;
     places_in_shared(r, b, at);
     unsigned lanes_a_part = r.size <= 4 ? 32 : r.size <= 8 ? 16 : 8;
+    bool wide_load = lanes_a_part < 32 && r.operation == LAPTOP_SHARED_LOAD;
+    if (wide_load && (in_pairs(r, 1) || in_pairs(r, 2))) lanes_a_part *= 2;
     if (lanes_a_part == 32) {                    // first the usual case: one word per bank
         uint64_t word_in[MOST_BANKS], taken = 0;
         int i = 0;

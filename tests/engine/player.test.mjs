@@ -20,7 +20,7 @@ test("what lights up is what the engine counted", () => {
     for (const step of trace.steps.filter(step => step.n_events && step.sectors + step.wavefronts)) {
       const array = trace.arrayOf(step), events = trace.eventsOf(step);
       if (array.space === "shared") {
-        const parts = bankParts(events, array, trace.machine).map(part => Math.max(...[...part.values()].map(words => words.size)));
+        const parts = bankParts(events, array, trace.machine, step.kind).map(part => Math.max(...[...part.values()].map(words => words.size)));
         const passes = parts.reduce((sum, part) => sum + part, 0);
         assert.deepEqual([passes, passes - parts.length], [step.wavefronts, step.excess]);
         shared++;

@@ -3,7 +3,8 @@
 The rules used throughout. A warp is 32 consecutive threads, x fastest. One executed load or store of a warp is one
 request, however many lanes take part. Global memory moves in sectors of 32 bytes: a request moves the distinct
 sectors that its lanes touch. Shared memory has 32 banks of 4 bytes: a request needs as many wavefronts as the
-busiest bank has distinct words, 8-byte accesses going by half-warps and 16-byte accesses by quarter-warps.
+busiest bank has distinct words, 8-byte accesses going by half-warps and 16-byte accesses by quarter-warps, two
+of which go together in a load whose lanes share addresses in pairs (test_readings.py).
 Arrays begin on a multiple of 256 bytes. Every kernel here is launched with counts worked out in its comment.
 """
 from dataclasses import dataclass

@@ -25,13 +25,14 @@ __global__ void lane_sum(const float4* x, float* y) {
     for (int o = 16; o; o /= 2) v += __shfl_xor_sync(0xffffffff, v, o);
     if (threadIdx.x == 0) y[0] = v;
 }
-template <typename T> __device__ void stretch(T* out, int step) {
+template <typename T> __device__ void stretch(T* out, int step, int lanes = 1) {
     __shared__ T tile[128];
     tile[step * threadIdx.x] = out[threadIdx.x];
-    out[threadIdx.x] = tile[step * threadIdx.x];
+    out[threadIdx.x] = tile[step * (threadIdx.x / lanes)];
 }
 __global__ void doubles(double* out, int step) { stretch(out, step); }
 __global__ void quads(float4* out, int step) { stretch(out, step); }
+__global__ void shared_quads(float4* out, int step) { stretch(out, step, 2); }
 __global__ void shared_bins(const int* x, int* out) {
     __shared__ int bins[5];
     if (threadIdx.x < 5) bins[threadIdx.x] = 0;
@@ -51,6 +52,7 @@ LAUNCHES = {
     "odd_ones": lambda: (2, 50, ramp(4, 77), np.zeros(77, np.float32), 77),
     "histogram": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32)),
     "doubles": lambda: (1, 31, np.zeros(31), 3), "quads": lambda: (1, 32, ramp(32, 4), 2),
+    "shared_quads": lambda: (1, 32, ramp(32, 4), 2),
     "shared_bins": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32)),
     "lane_sum": lambda: (1, 32, ramp(32, 4), np.full(1, np.nan, np.float32)),
 }
@@ -79,7 +81,7 @@ def test_what_is_drawn_is_what_the_engine_counted(name, machine):
         array, events = trace.data["arrays"][step["array"]], trace.events(step)
         assert step["n_events"] == len(events) == step["lanes"].bit_count()
         if array["space"] == "shared":
-            parts = [max(map(len, part.values())) for part in bank_parts(events, array, trace.machine)]
+            parts = [max(map(len, part.values())) for part in bank_parts(events, array, trace.machine, step["kind"])]
             assert ((sum(parts), sum(parts) - len(parts)) == (step["wavefronts"], step["excess"])
                     or step["kind"] == "atomic")
         elif step["kind"] != "atomic":

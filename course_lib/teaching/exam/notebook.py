@@ -45,7 +45,8 @@ Your GPU is not the one of the course. On it,
   shared memory is in bank `b // {bank_bytes} % {banks}`. In one pass each bank serves one word of
   {bank_bytes} bytes, to all lanes that ask for it. A request of at most 4 bytes per lane is served as a
   whole, one of 8 bytes in two halves of the warp, one of 16 bytes in four quarters; each part takes as many
-  passes as its busiest bank has different words.
+  passes as its busiest bank has different words. (A wide load in which each lane has its neighbour's address,
+  or each that of the lane two further, goes in half as many parts.)
 - global memory moves in **sectors of {sector_bytes} bytes**. Every array begins at a sector.
 - a block has at most **{shared_bytes:,} bytes** of shared memory.
 
