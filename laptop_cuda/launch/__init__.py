@@ -95,7 +95,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     launch.shared_limit = now.machine.shared_bytes or shared_limit
     result = LaunchResult(
         kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),
-        launch.shared_limit, now.machine, defines)
+        launch.shared_limit, now.machine, defines, dynamic_shared=shared_bytes)
     if now.keeper:
         result.inputs = Inputs(launch, keep, now.keeper, held(library))
     arrays_of = [v for p, v in zip(params, values) if p.kind == "pointer"]

@@ -91,7 +91,7 @@ DONE = ctypes.CFUNCTYPE(None, POINTER(CLaunch), POINTER(CResult))
 def result_of(launch: CLaunch, library, files: dict[str, str], machine: Machine = REAL) -> LaunchResult:
     """An empty result of a launch that C describes."""
     made = LaunchResult(launch.kernel.decode(), tuple(launch.grid), tuple(launch.block), library, files,
-                        launch.shared_limit, machine)
+                        launch.shared_limit, machine, dynamic_shared=launch.shared_bytes)
     if launch.parent:
         parent = ctypes.cast(launch.parent, POINTER(CParent)).contents
         place = made.places([parent.who.pc])[parent.who.pc]

@@ -57,7 +57,8 @@ class LaunchResult:
     longest_warp: int = 0
     exchanges: int = 0
     stack_bytes: int = 0
-    shared_bytes: int = 0
+    shared_bytes: int = 0        # of one block, in all, of which the launch asked for
+    dynamic_shared: int = 0
     executed: list[tuple[int, int, int]] = field(default_factory=list)  # pc, how often warps ran it, lanes
     notes: list = field(default_factory=list)
     checked_blocks: int = 0      # from start to end, where there was a limit of time; some of them:

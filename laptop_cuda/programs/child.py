@@ -11,7 +11,7 @@ from ..errors import KernelError, kernel_error, plain_error
 from .host_errors import host_place, is_for_device
 from ..launch import answers
 from ..launch.result import LaunchResult
-from ..report import LaunchReport
+from ..report import LaunchReport, ncu
 
 
 def counts(report: LaunchReport) -> dict[str, int]:
@@ -84,7 +84,8 @@ class Child:
 
     def counted(self, result: LaunchResult) -> dict:
         report = LaunchReport(result)
-        return {"counts": counts(report), "lines": line_counts(report)}
+        made = {"counts": counts(report), "lines": line_counts(report)}
+        return made | {"ncu": ncu.counted(report)} if self.job.get("ncu") else made
 
     def begin(self) -> None:
         """From here on launches are told."""

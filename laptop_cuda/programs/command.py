@@ -8,6 +8,9 @@
       --plain                neither; fast
       --json FILE            the report as JSON as well; - for the standard output, what the program prints
                              is then on the standard error
+      --ncu FILE             the counts under the names of NVIDIA's profiler: text, .csv (details page),
+                             .raw.csv or .html; implies --profile. With -arch=sm_80 and nvcc, registers and
+                             occupancy too
       --budget COUNT=N       fail if a count is higher (KERNEL:COUNT=N for one kernel); implies --profile
       --order forward|reverse|seeded   --seed N   --steps N   --timeout SECONDS
       --limit SECONDS        an answer by then (60; 0 for none): where checking all would take longer, some
@@ -25,7 +28,12 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .. import gpu
+from ..arguments import ArgumentError
+from ..inside import InspectError, inspect
 from ..launch import ORDERS, STEP_LIMIT
+from ..module import load
+from ..report import ncu
 from . import Budget, Options, Program, ProgramError, Ran, compile_program, execute, report
 
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
@@ -45,6 +53,8 @@ class Asked:
     arguments: list[str] = field(default_factory=list)
     modes: set[str] = field(default_factory=set)
     json: str = ""
+    ncu: str = ""
+    arch: str = ""
     budgets: list[Budget] = field(default_factory=list)
     include: list[Path] = field(default_factory=list)
     defines: list[str] = field(default_factory=list)
@@ -58,8 +68,8 @@ class Asked:
 
     @property
     def mode(self) -> str:
-        """Of `modes`, what was asked for; a budget implies "profile"."""
-        modes = self.modes | ({"profile"} if self.budgets else set())
+        """Of `modes`, what was asked for; a budget and `ncu` imply "profile"."""
+        modes = self.modes | ({"profile"} if self.budgets or self.ncu else set())
         if "plain" in modes and len(modes) > 1:
             raise UsageError("run: --plain neither checks nor counts: leave it out, or the other options")
         return "both" if len(modes) > 1 else next(iter(modes), "sanitize")
@@ -89,7 +99,7 @@ def read_command(words: list[str]) -> Asked:
     return asked
 
 
-OWN = ("--sanitize", "--profile", "--plain", "--json", "--budget", "--order", "--seed", "--steps",
+OWN = ("--sanitize", "--profile", "--plain", "--json", "--ncu", "--budget", "--order", "--seed", "--steps",
        "--timeout", "--limit")
 OF_NVCC = ("--use_fast_math", "--expt-relaxed-constexpr", "--extended-lambda", "--expt-extended-lambda",
            "--gpu-architecture", "--generate-code")
@@ -112,8 +122,10 @@ def _option(asked: Asked, word: str, left: list[str]) -> None:
 
     if name in ("--sanitize", "--profile", "--plain"):
         asked.modes.add(name[2:])
-    elif name == "--json":
-        asked.json = given()
+    elif name in ("--json", "--ncu"):
+        setattr(asked, name[2:], given())
+    elif word.startswith("-arch="):
+        asked.arch = word[6:]
     elif name == "--budget":
         asked.budgets.append(Budget.read(given()))
     elif name == "--order":
@@ -158,7 +170,7 @@ def run(words: list[str]) -> int:
     ran = execute(program, asked.arguments, order=asked.order, seed=asked.seed, step_limit=asked.steps,
                   name=str(asked.sources[0].with_suffix("")), timeout=asked.timeout,
                   limit=asked.limit if mode == "sanitize" else 0,
-                  stdout=sys.stderr if asked.json == "-" else None)
+                  stdout=sys.stderr if asked.json == "-" else None, ncu=bool(asked.ncu))
     said = report.text(ran, mode, program.files)
     if said:
         print(said, file=sys.stderr)
@@ -167,6 +179,8 @@ def run(words: list[str]) -> int:
         print(f"laptop_cuda: over budget: {line}", file=sys.stderr)
     if asked.json:
         _write_json(asked, program, ran, over)
+    if asked.ncu:
+        _write_ncu(asked, ran)
     return ran.status or int(bool(ran.errors or over))
 
 
@@ -179,6 +193,24 @@ def _write_json(asked: Asked, program: Program, ran: Ran, over: list[str]) -> No
         print(text)
     else:
         Path(asked.json).write_text(text + "\n", encoding="utf-8")
+
+
+def _write_ncu(asked: Asked, ran: Ran) -> None:
+    launches = [launch["ncu"] for launch in ran.launches if "ncu" in launch]
+    if asked.arch and gpu.nvcc():
+        module = load(asked.sources[0], asked.include, dict(d.partition("=")[::2] for d in asked.defines))
+        for n, one in enumerate(launches):
+            name = one["kernel"]
+            try:
+                kernel = module[name] if "<" in name else getattr(module, name)
+                launches[n] = ncu.with_inside(one, inspect(kernel, asked.arch, block=tuple(one["block"])))
+            except (InspectError, ArgumentError, AttributeError, KeyError) as problem:
+                print(f"laptop_cuda: {name} is not shown as compiled: {problem}", file=sys.stderr)
+    made = ncu.NcuReport(launches)
+    page = "raw" if asked.ncu.endswith(".raw.csv") else "details"
+    text = (made.csv(page) if asked.ncu.endswith(".csv") else made.html() if asked.ncu.endswith(".html")
+            else f"{made}\n")
+    Path(asked.ncu).write_text(text, encoding="utf-8")
 
 
 def main(words: list[str]) -> int:

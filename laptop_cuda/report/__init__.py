@@ -16,6 +16,7 @@ from ..machine import REAL, Machine
 from ..pictures.picture import Picture
 from ..pictures.player import play
 from ..toolchain.lines import Place
+from . import ncu
 from .tables import html_table, text_table
 
 __all__ = ["Atomics", "KernelError", "LaunchReport", "LineReport", "Report", "SharedTraffic", "Traffic",
@@ -246,6 +247,11 @@ class Report:
         from what, and the lines to look at. `expected` are the right values of all of `out`: with them small
         changes of the lines are tried. See `laptop_cuda.why`."""
         return why([launch._result for launch in self.launches], out, index, expected)
+
+    def ncu(self, *insides) -> ncu.NcuReport:
+        """The same under the names of NVIDIA's profiler, as text, CSV and HTML; `insides` are what `inspect`
+        returned for the kernels. See `laptop_cuda.report.ncu`."""
+        return ncu.of_report(self.launches, insides)
 
     def __str__(self) -> str:
         return ("\n\n".join(map(str, self.launches)) + "\n\n" + self._legend() if self.launches
