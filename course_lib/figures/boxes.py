@@ -21,8 +21,10 @@ def boxes(places: dict, arrows=(), *, caption: str, alt: str | None = None, kind
     for name, (x, y) in places.items():
         look = (filling(known.index(kinds[name])) if kinds and name in kinds
                 else {"facecolor": "#f2f2f2", "edgecolor": INK})
-        ax.add_patch(rectangle(x - w / 2, y - h / 2, w, h, **look))
-        ax.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK, bbox=paper())
+        band = 0.12 * w if look.get("hatch") else 0         # the hatch beside the letters, not under them
+        ax.add_patch(rectangle(x - w / 2, y - h / 2, w, h, **look | {"hatch": ""}))
+        ax.add_patch(rectangle(x - w / 2, y - h / 2, band, h, **look))
+        ax.text(x + band / 2, y, name, ha="center", va="center", fontsize=8.5, color=INK)
     for start, end, *label in arrows:
         (x0, y0), (x1, y1) = places[start], places[end]
         a, b = _edge(x0, y0, x1, y1, w / 2, h / 2), _edge(x1, y1, x0, y0, w / 2, h / 2)

@@ -24,12 +24,26 @@ def svg(fig, dpi: int) -> str:
     root = ElementTree.fromstring(drawn.getvalue())
     for part in root.findall(f"{SVG}metadata"):
         root.remove(part)
+    _join_hatched(root)
     for side, inches in zip(("width", "height"), fig.get_size_inches()):
         root.set(side, str(round(inches * dpi)))
     names = {name: _short(n) for n, name in enumerate(_referred(root))}
     _shorten(root, names)
     text = ElementTree.tostring(root, encoding="unicode").replace("ns0:", "").replace(":ns0", "")
     return re.sub(r">\s+<", "><", text).replace(" />", "/>")
+
+
+def _join_hatched(root) -> None:
+    """One path for all shapes with one hatch: a browser prints each as an image of the whole axes."""
+    above = {part: group for group in root.iter() for part in group}
+    seen = {}
+    for part in root.iter(f"{SVG}path"):
+        if "fill: url" in part.get("style", ""):
+            key = (above[above[part]], part.get("style"), part.get("clip-path"))
+            if key in seen:
+                part.set("d", f"{seen[key].get('d')} {part.get('d')}")
+                above[seen[key]].remove(seen[key])
+            seen[key] = part
 
 
 def _referred(root) -> list[str]:
