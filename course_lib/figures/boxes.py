@@ -16,8 +16,7 @@ def boxes(places: dict, arrows=(), *, caption: str, alt: str | None = None, kind
                       caption="...")
     """
     fig, ax = new(width, height)
-    known = list(dict.fromkeys((kinds or {}).values()))
-    w, h = 0.8, 0.56
+    known, w, h = list(dict.fromkeys((kinds or {}).values())), 0.8, 0.56
     for name, (x, y) in places.items():
         look = (filling(known.index(kinds[name])) if kinds and name in kinds
                 else {"facecolor": "#f2f2f2", "edgecolor": INK})
