@@ -7,6 +7,7 @@ from .machine import REAL, Machine
 from .replay import replay_error, replay_launch
 from .report import LaunchReport, Report
 from .why import why_of
+from .why.conflicts import conflicts_of
 
 
 @contextmanager
@@ -29,5 +30,6 @@ def profile(*, order: str = "forward", seed: int = 0, step_limit: int = 10 * lau
     mode = "both" if sanitized else "profile"
     with launch.context(launch.Context(mode, order, seed, step_limit, machine, None,
                                        lambda result: report.launches.append(LaunchReport(result)),
-                                       Keeper(keep, True, replay_launch, replay_error, why_of))):
+                                       Keeper(keep, True, replay_launch, replay_error, why_of,
+                                              conflicts_of))):
         yield report

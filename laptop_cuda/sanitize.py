@@ -7,6 +7,7 @@ from .arguments.inputs import KEPT_BYTES, Keeper
 from .machine import REAL, Machine
 from .replay import replay_error, replay_launch
 from .why import why_of
+from .why.conflicts import conflicts_of
 
 
 class Checked(list):
@@ -40,5 +41,6 @@ def sanitize(*, order: str = "forward", seed: int = 0, step_limit: int = launch.
     notes = Checked()
     with launch.context(launch.Context("sanitize", order, seed, step_limit, machine,
                                        CLimit(limit) if limit else None, notes.add,
-                                       Keeper(KEPT_BYTES, False, replay_launch, replay_error, why_of))):
+                                       Keeper(KEPT_BYTES, False, replay_launch, replay_error, why_of,
+                                              conflicts_of))):
         yield notes

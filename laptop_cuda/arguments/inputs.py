@@ -33,6 +33,12 @@ def why(results: list, out, index, expected=None):
     return results[0].inputs.keeper.why(results, out, index, expected)
 
 
+def conflicts(result, array: str | None):
+    """Why a launch's accesses of shared memory lose passes."""
+    check_kept(result)
+    return result.inputs.keeper.conflicts(result, array)
+
+
 def check_kept(result) -> None:
     """The launch can run again, or the error says what to do."""
     inputs = result and result.inputs
@@ -52,6 +58,7 @@ class Keeper:
     replay_launch: Callable      # of a LaunchResult, with the blocks and the number of events asked for
     replay_error: Callable
     why: Callable                # of some LaunchResults, with what `report.why` was given
+    conflicts: Callable          # of a LaunchResult, with the name of a shared array or None
     # the latest, by (address, size)
     copies: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 

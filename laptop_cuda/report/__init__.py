@@ -10,7 +10,7 @@ are not modelled.
 import html
 from dataclasses import dataclass, field
 
-from ..arguments.inputs import replay, why
+from ..arguments.inputs import conflicts, replay, why
 from ..errors import KernelError, kernel_error
 from ..machine import REAL, Machine
 from ..pictures.picture import Picture
@@ -171,6 +171,11 @@ class LaunchReport:
         where = r.places([q["pc"] for q in kept[:requests]])
         return Picture(r.memories[found[0]], kept[:requests], [where[q["pc"]].line for q in kept[:requests]],
                        warp, len(kept))
+
+    def conflicts(self, array: str | None = None) -> list:
+        """Why its accesses of shared memory lose passes: which lanes meet in which bank, and the padding or
+        the exchange that ends it. See `laptop_cuda.why.conflicts`."""
+        return conflicts(self._result, array)
 
     def replay(self, *, blocks=None, events: int | None = None):
         """The launch once more, recorded: by default its first blocks and some thousand events. See

@@ -44,13 +44,13 @@ def _try(result, array: int, index: int, wanted: np.ndarray, text: str, wave: li
     if library is None:
         return
     entries = {key.name: entry for (key, _), entry in library.entries.items()}
-    now = _outcome(result, library, entries[f"trial0::{result.kernel}"], array)
+    now = outcome(result, library, entries[f"trial0::{result.kernel}"], array)
     if now is None or len(now) != len(wanted):
         return
     wrong = ~_close(now, wanted)
     wrong[index] = True
     for n, e in kept.items():
-        value = _outcome(result, library, entries[f"trial{n}::{result.kernel}"], array)
+        value = outcome(result, library, entries[f"trial{n}::{result.kernel}"], array)
         if value is None:
             continue
         close = _close(value, wanted)
@@ -91,7 +91,7 @@ def _library(text: str, found: list[Edit], defines: tuple[str, ...]):
     return None, {}
 
 
-def _outcome(result, library, entry, array: int) -> np.ndarray | None:
+def outcome(result, library, entry, array: int) -> np.ndarray | None:
     """The elements of an array after the launch, run with another kernel; None if that fails."""
     run, free = launch._runtime(str(library.path))
     with result.inputs.again() as made:
