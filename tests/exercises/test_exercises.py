@@ -909,6 +909,15 @@ def test_an_unusual_answer_that_is_right_passes(id):
     assert core.evaluate(find(id), UNUSUAL[id], 3).passed, str(core.evaluate(find(id), UNUSUAL[id], 3))
 
 
+def test_a_verdict_speaks_of_what_the_student_wrote():
+    """A part inside a part in one phrase, no operation blamed for a NaN that was asked for, inputs by their names."""
+    cache, gradient = find("7.2"), find("1.13")
+    told = str(core.evaluate(cache, cache.solution.replace("self.k[:, :self.length]", "self.k[:self.length]"), 3))
+    assert "item 0, item 0: has shape" in told and "The first NaN" not in told
+    told = core.evaluate(gradient, gradient.solution.replace("return", "g -= (p * g).sum(-1, keepdim=True)\n    return p * g #"), 3)
+    assert told.headline.endswith("changes its input `g` in place.")
+
+
 NEAR = {        # near a known mistake: the name that is true of it, if there is one
     "0.2": (("    if (i < n) out", "    if (i > n) return;\n    out"), "lets threads past the end work"),
     "0.4": (("a_tile[ty][tx] = row < m && start + tx < k ? a[row * k + start + tx]",

@@ -82,7 +82,7 @@ def difference(
             return f"{where}returns {a_value(got)} where {len(want)} values are expected{_advice(got)}"
         if len(got) != len(want):
             return f"{where}returns {len(got)} values where {len(want)} are expected"
-        parts = (difference(g, w, atol, rtol, dtype, f"{where}item {i}: ")
+        parts = (difference(g, w, atol, rtol, dtype, f"{_inside(where)}item {i}: ")
                  for i, (g, w) in enumerate(zip(got, want)))
         return next(filter(None, parts), None)
     if isinstance(want, dict):
@@ -90,7 +90,7 @@ def difference(
             return f"{where}returns {a_value(got)} where a dict is expected{_advice(got)}"
         if got.keys() != want.keys():
             return f"{where}has the keys {', '.join(map(str, got))}; expected {', '.join(map(str, want))}"
-        parts = (difference(got[k], want[k], atol, rtol, dtype, f"{where}{k}: ") for k in want)
+        parts = (difference(got[k], want[k], atol, rtol, dtype, f"{_inside(where)}{k}: ") for k in want)
         return next(filter(None, parts), None)
     if isinstance(want, bool) or want is None or isinstance(want, str):
         same = type(got) is type(want) and got == want
@@ -102,6 +102,10 @@ def difference(
         return f"{where}is the float {show(got)}, expected the integer {want}"
     equal = got == want or (got != got and want != want) or _near(got, want, atol, rtol)
     return None if equal else f"{where}is {show(got)}, expected {show(want)}"
+
+
+def _inside(where: str) -> str:
+    return where and f"{where.removesuffix(': ')}, "
 
 
 def _tensors(got, want, atol, rtol, dtype, where) -> str | None:

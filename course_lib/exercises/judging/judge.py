@@ -25,7 +25,7 @@ from ..running.results import Foreign, Outcome, Request, Run
 from .screen import screen
 from ..running.values import copied
 from .verdict import NOT_ATTEMPTED, NOT_RUN, WRONG, Verdict, verdict_on
-from .wording import BROKEN, on_failure, on_pass, on_wrong
+from .wording import BROKEN, changed_inputs, on_failure, on_pass, on_wrong
 
 
 @dataclass
@@ -194,7 +194,7 @@ def fault(exercise: Exercise, case: Case, outcome: Outcome, want: Any) -> str | 
     if told:
         return told
     if outcome.changed:
-        return f"changes its input {', '.join(f'`{c}`' for c in outcome.changed)} in place"
+        return f"changes its input {', '.join(f'`{c}`' for c in changed_inputs(exercise, case, outcome))} in place"
     if outcome.counts and exercise.traffic:
         return over_budget(exercise, case, outcome)
     return over_counts(exercise, case, outcome) if exercise.budget else None

@@ -81,7 +81,7 @@ def on_wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source
     if exercise.kind in ("predict", "choose"):
         return verdict_on(exercise, WRONG, f"{_capital(told)}.", case=case.label)
     headline = told if told[0].isupper() else f"`{exercise.name}` {told}" if _is_verb(told) else (
-        f"The result's {told}" if re.match(r"\w+( \d+)?: ", told) else f"The result {told}")
+        f"The result's {told}" if re.match(r"\w+( \d+)?(, \w+( \d+)?)*: ", told) else f"The result {told}")
     headline += "" if headline.endswith((".", "?", "!")) else "."
     details = _inputs(exercise, case, 0 if told.startswith("moves") else SMALL)
     if not told.startswith(("changes", "moves")):            # then the values themselves are right
@@ -108,7 +108,7 @@ def _values(exercise: Exercise, case: Case, outcome: Outcome, want: Any) -> list
         got, wanted = exercise.measured(got, case), exercise.measured(want, case)
     rows = [("Your kernel wrote" if kernel else "You returned", show(got)), ("Expected", show(wanted))]
     if outcome.changed:
-        rows.append(("It also changes", f"its input {', '.join(outcome.changed)}, in place"))
+        rows.append(("It also changes", f"its input {', '.join(changed_inputs(exercise, case, outcome))}, in place"))
     return rows
 
 
@@ -163,6 +163,13 @@ def argument_names(exercise: Exercise, case: Case) -> list[str]:
                 names = [a.arg for a in node.args.posonlyargs + node.args.args][1 if exercise.call else 0:]
     names = names[:len(case.args)] + [f"argument {i + 1}" for i in range(len(names), len(case.args))]
     return names + list(case.kwargs)
+
+
+def changed_inputs(exercise: Exercise, case: Case, outcome: Outcome) -> list[str]:
+    """The inputs that were changed in place, by the names under which a verdict shows them."""
+    names = [] if exercise.language == "cuda" else argument_names(exercise, case)
+    numbered = {f"argument {i}": name for i, name in enumerate(names, 1)}
+    return [numbered.get(name, name) for name in outcome.changed]
 
 
 def signature(exercise: Exercise) -> str:

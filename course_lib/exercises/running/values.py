@@ -76,5 +76,7 @@ def storages(value: Any) -> set[int]:
 
 
 def has_nan(value: Any) -> bool:
-    return any(isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex())
-               and bool(torch.isnan(t).any()) for t in tree_leaves(value))
+    """Whether a tensor of the value holds NaN, or a number is NaN, as where somebody fills with it."""
+    leaves = tree_leaves(value)
+    return any(isinstance(t, float) and t != t or isinstance(t, torch.Tensor)
+               and (t.is_floating_point() or t.is_complex()) and bool(torch.isnan(t).any()) for t in leaves)
