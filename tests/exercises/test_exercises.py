@@ -924,7 +924,7 @@ NEAR = {        # near a known mistake: the name that is true of it, if there is
              "for (int e = 0; e < TILE; e++) a_tile[ty][e] = row < m && start + e < k ? a[row * k + start + e]"),
             "reads an element once per product, which the tiles are there to save"),
     "1.10": (("largest = new_largest;", "out[row * columns + c] = largest = new_largest;"), None),
-    "5.6": (("j * d + c", "j * 32 + c"), None)}
+    "3.13": (("out[e] = sum", "out[e % latent_dim] = sum"), None), "5.6": (("j * d + c", "j * 32 + c"), None)}
 
 
 @pytest.mark.parametrize("id", NEAR)

@@ -60,14 +60,17 @@ def _alike_failures(a: Failure, b: Failure) -> int:
         return 0
     if a.kind == "exception" and a.message != b.message:
         return 0                                       # two RuntimeErrors need not be the same mistake
-    if a.kind != "race" and _array(a) != _array(b):
-        return 0                                       # nor need two arrays; a barrier is for all of them
+    if _about(a) != _about(b):
+        return 0                                       # nor two accesses out of bounds, or two races
     return SAME_LINES if _reported(a) == _reported(b) else SAME_KIND
 
 
-def _array(failure: Failure) -> str:
-    """The array that a sanitizer's report names first, such as `x` in "reads x[5], past its end"."""
-    return re.search(r"(\w*)\[|$", failure.message)[1] or ""
+def _about(failure: Failure) -> list:
+    """What a sanitizer's report is about: the array of an access, such as `x` in "reads x[5]", or how the two
+    sides of a race meet. (A missing barrier shows at any of the arrays that it is for.)"""
+    if failure.kind == "race":
+        return [words in failure.message for words in ("by two threads", "in two blocks")]
+    return re.findall(r"(\w+)\[", failure.message)[:1]
 
 
 def _reported(failure: Failure) -> str:
