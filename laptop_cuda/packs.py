@@ -31,6 +31,7 @@ class Pack:
     beside_program: tuple[str, ...] = ()
     libraries: str = ""
     errors: str = ""
+    instructions: str = ""
     words: dict[str, re.Pattern] = field(default_factory=dict)
     defines: dict[str, re.Pattern] = field(default_factory=dict)
     commands: dict[str, str] = field(default_factory=dict)   # each with what it is for
@@ -65,7 +66,7 @@ def part(name: str):
 
 
 def named(kind: str) -> list:
-    """The modules that packs name: kind is "libraries" or "errors"."""
+    """The modules that packs name: kind is "libraries", "errors" or "instructions"."""
     return [part(f"{pack.home.name}.{module}") for pack in packs() if (module := getattr(pack, kind))]
 
 

@@ -10,7 +10,7 @@ class KernelError(RuntimeError):
     """A bug that a launch ran into. Nothing the kernel wrote has reached the tensors.
 
     `.kind` is one of `out of bounds`, `misaligned`, `race`, `uninitialized`, `barrier divergence`,
-    `deadlock`, `timeout`, `bad launch`, `assertion`, `division by zero`, `stack overflow`, `not
+    `deadlock`, `barrier misuse`, `timeout`, `bad launch`, `assertion`, `division by zero`, `stack overflow`, `not
     supported`; of host code also `host access`, `misuse` (of the API) and `crash`.
     """
 
@@ -52,7 +52,8 @@ class _Teller(MemoryErrors, LaunchErrors):
     def tell(self) -> KernelError:
         e = self.e
         own = getattr(self, "_" + self.kind.replace(" ", "_"), None)
-        what, cause = own() if own else next(filter(None, (p.told(self) for p in packs.named("errors"))))
+        of_pack = next(filter(None, (p.told(self) for p in packs.named("errors"))), None)
+        what, cause = of_pack or own()
         parts = [f"{self.kind}: {what}"]
         if e.has_thread:
             parts.append(self._where(e.who, self.place, not self.block_only))

@@ -5,6 +5,7 @@ known: then the instruction is an error where it is reached.
 """
 import re
 
+from .. import packs
 from . import compare, convert, integers, memory, threads
 from .operands import BYTES, FLOATS, TYPES, P, Unknown, get, put, whole
 
@@ -47,14 +48,23 @@ def translate(opcode: str, given: list) -> str:
     name, mods = words[0], words[1:]
     if NOTHING.fullmatch(opcode):
         return f"{given[0]} = 0;" if name == "createpolicy" else ";"
-    places = (_OWN, *map(vars, (threads, memory, integers, compare)))
-    handler = next((place[f"_{name}"] for place in places if f"_{name}" in place), None)
+    handler = _handler(name, opcode)
     try:
         if made := integers.with_carry(name, mods, given):
             return made
         return handler(mods, given, opcode) if handler else _arithmetic(name, mods, given, opcode)
     except (KeyError, IndexError, StopIteration, ValueError):
         raise Unknown(opcode) from None
+
+
+def _handler(name: str, opcode: str):
+    """What makes C++ of an instruction: a pack's by how its name begins, else one of this folder."""
+    for module in packs.named("instructions"):
+        if found := next((made for start, made in module.INSTRUCTIONS.items()
+                          if f"{opcode}.".startswith(f"{start}.")), None):
+            return found
+    places = (_OWN, *map(vars, (threads, memory, integers, compare)))
+    return next((place[f"_{name}"] for place in places if f"_{name}" in place), None)
 
 
 def _arithmetic(name: str, mods: list[str], given: list, opcode: str) -> str:

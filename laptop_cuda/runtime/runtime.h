@@ -155,7 +155,13 @@ struct Warp {
     std::vector<uint32_t> known;         // known[a * 32 + b]: up to which clock lane a has seen lane b
 };
 
-struct InFlight { uintptr_t address; uint32_t bytes, thread, group, pc; const void* barrier; };
+struct InFlight {
+    uintptr_t address;
+    uint32_t bytes, thread, group, pc;
+    const void* barrier;
+    const char* reason = "copy in flight";
+    bool source = false;         // what is copied: it may be read
+};
 
 struct Settled {                 // see runtime_settled.h: of a stretch of memory
     uintptr_t low = 0;
@@ -181,7 +187,9 @@ struct Block {
     size_t shared_filled = 0;            // of its bytes, since it began
     uint8_t* shared_initialised = nullptr;
     Settled settled;
-    std::vector<InFlight> in_flight;
+    std::vector<InFlight> in_flight;     // into, and out of, shared memory
+    std::vector<InFlight> in_flight_elsewhere;
+    std::shared_ptr<struct Asynchronous> asynchronous;   // of the pack: its barriers and bulk copies
     uint32_t arrived_at[16] = {};        // of each barrier of a part of the block, those who arrived and do not wait
     ~Block();
 };
@@ -340,6 +348,7 @@ void run_grid();
 void run_whole_blocks(Block&);   // all blocks of a kernel that runs them so, perhaps over several cores
 void run_whole(Block&, uint64_t linear);
 [[noreturn]] void finish_thread();
+uint32_t drawn(uint32_t below);   // of the launch's seed
 void park(State);                // the current thread waits; returns when it runs again
 void give_way();                 // the others it woke go first
 void wake(Thread*);
@@ -368,6 +377,8 @@ struct Seams {
     bool (*is_registered)(const void* p, size_t bytes);      // memory of the host that kernels may use
     void (*run_children)(const laptop_launch&, Run&);        // what its kernel has launched
     bool (*run_awaited)(Block&);                 // false: none of its threads waits for children
+    bool (*deliver)(Block&, bool at_its_end);    // nobody can go on: false if no copy changes that
+    std::string (*awaited)(const Block&);        // by threads that wait for a phase
     void (*touched_by_host)(uintptr_t address, size_t size, int action, const void* pc);
     void (*host_prints)(const char* format, const char* const* strings, size_t n, const void* site);
 };
@@ -395,6 +406,7 @@ Found find(uintptr_t address, size_t size, int action, const void* pc);   // or 
 int32_t memory_at(const Block&, uintptr_t address, int64_t* offset);
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc);
+void check_range(uintptr_t address, size_t bytes, int action, const void* pc);   // no access of a thread: it is not counted
 Cell* cells_of(Region&);
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps = false);        // of a struct that is read whole
 void refine(Region&);            // from 4 bytes a cell to one
@@ -424,7 +436,10 @@ private:
 void warp_ordered(Warp&, unsigned lanes);
 void forget_trust(const Block&);          // what it read in good faith is not decided
 void fence(bool device);
-void synchronise(uintptr_t address);     // an atomic or volatile access to global memory
+void synchronise(uintptr_t address);     // an atomic or volatile access to global memory: both of
+void acquire_at(uintptr_t address);
+void release_at(uintptr_t address);
+void release_for(uintptr_t address, uint64_t who, uint32_t clock);       // what a copy wrote that `who` issued
 
 // ------------------------------------------------------------------ limit
 double now();                    // seconds

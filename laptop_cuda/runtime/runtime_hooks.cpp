@@ -30,14 +30,15 @@ void must_align(const void* p, size_t bytes, bool writes, const void* site) {
     fail(make_error("out of bounds", "return address", t->returns[t->depth], 1));
 }
 
-static void check_in_flight(uintptr_t address, size_t size, int action, const void* pc) {
+static void check_in_flight(const std::vector<InFlight>& all, uintptr_t address, size_t size, int action, const void* pc) {
     Block& b = *current->warp->block;
-    for (const InFlight& f : b.in_flight) {
+    for (const InFlight& f : all) {
+        if (f.source && !action) continue;
         if (address + size <= f.address || address >= f.address + f.bytes) continue;
-        laptop_error e = make_error("race", "copy in flight", pc, action);
+        laptop_error e = make_error("race", f.reason, pc, action);
         e.memory = memory_at(b, address, &e.offset);
         e.size = (uint32_t)size;
-        e.other = party(&b.threads[f.thread], f.pc, 1);
+        e.other = party(&b.threads[f.thread], f.pc, !f.source);
         e.has_other = 1;
         fail(e);
     }
@@ -68,7 +69,8 @@ static inline __attribute__((always_inline)) Region* checked(Thread* t, uintptr_
     if (action && f.region->constant) bad_access("out of bounds", "constant", address, size, action, pc);
     if (run->sanitizing) {
         bool in_shared = f.region->space == LAPTOP_IN_SHARED;
-        if (in_shared && !t->warp->block->in_flight.empty()) check_in_flight(address, size, action, pc);
+        const auto& in_flight = in_shared ? t->warp->block->in_flight : t->warp->block->in_flight_elsewhere;
+        if (!in_flight.empty()) check_in_flight(in_flight, address, size, action, pc);
         check(f, address, size, action, is_volatile, pc);
         t->last_pc = pc_in_kernel(t, pc);
     }
@@ -126,6 +128,10 @@ void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
     while ((bytes | address) & (piece - 1)) piece /= 2;
     if (!action && bytes > 4 && bytes <= 256 && run->sanitizing) pass_padding(address, bytes);
     for (uintptr_t end = address + bytes; address < end; address += piece) touch(address, piece, action, false, pc);
+}
+
+void check_range(uintptr_t address, size_t bytes, int action, const void* pc) {
+    for (uintptr_t end = address + bytes; address < end; address += 16) checked(current, address, 16, action, false, pc);
 }
 
 // Of an array, of shared memory or of the module: a copy elsewhere may be one of the headers, in the runtime's memory.

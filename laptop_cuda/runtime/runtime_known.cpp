@@ -94,24 +94,35 @@ void fence(bool) {
     o.last_fence[t->index] = o.interval;
 }
 
-void synchronise(uintptr_t address) {
-    if (!any_fence) return;
+void acquire_at(uintptr_t address) {
     Busy busy;
     Thread* t = current;
-    uint32_t block = t->warp->block->linear, fenced_in = 0;
-    OfBlock& o = mine(t);
-    fenced_in = std::max(o.last_fence[t->index], o.fenced_upto);
     auto found = released.find(address);
-    if (found != released.end()) learn(learnt_by(o, t->index), found->second);
+    if (found != released.end()) learn(learnt_by(mine(t), t->index), found->second);
+}
+
+void release_at(uintptr_t address) {
+    Busy busy;
+    Thread* t = current;
+    OfBlock& o = mine(t);
+    uint32_t fenced_in = std::max(o.last_fence[t->index], o.fenced_upto);
     if (!fenced_in && o.fenced.empty()) return;
     Known& r = released[address];
-    if (fenced_in) learn_upto(r, block, fenced_in);
+    if (fenced_in) learn_upto(r, t->warp->block->linear, fenced_in);
     auto now = o.fences.find(t->index);
     if (now != o.fences.end()) learn_own(r, (uint64_t)o.interval << 10 | t->index, now->second);
     for (auto& f : o.fenced) learn_own(r, f.first, f.second);
     learn(r, o.at_start);
     if (o.threads[t->index]) learn(r, *o.threads[t->index]);
 }
+
+void synchronise(uintptr_t address) {
+    if (!any_fence) return;
+    acquire_at(address);
+    release_at(address);
+}
+
+void release_for(uintptr_t address, uint64_t who, uint32_t clock) { learn_own(released[address], who, clock); }
 
 bool learnt(const Thread* t, uint64_t mark, uint32_t block) {
     const OfBlock& o = mine(t);

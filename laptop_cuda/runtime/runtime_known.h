@@ -13,12 +13,16 @@ inline uint64_t mark_of(const Thread* t) {
     return (uint64_t)t->warp->block->interval << 32 | (uint64_t)t->index << 22 | (t->clock & CLOCK_MASK);
 }
 
+// In the pc of a mark: volatile, of global memory (see runtime_sanitize.cpp); written by a copy, not by a thread.
+constexpr uint32_t VOLATILE = 1u << 31, BY_COPY = 1u << 30;
+
 extern bool any_fence;           // in this launch
 void start_knowing();
 void put_known_away();           // while children run,
 void take_known_up();            // and after them
 bool learnt(const Thread*, uint64_t mark, uint32_t block);       // after some fence
 void share_what_was_learnt(Warp&, unsigned lanes);
+bool is_ordered_before(uint64_t mark, const Thread*);     // both of one interval
 bool can_follow();               // else there are too many threads, and no race is claimed
 }  // namespace laptop
 #pragma GCC visibility pop

@@ -30,6 +30,8 @@ static bool unordered_within(uint64_t mark, const Thread* t) {       // its bloc
     return !any_fence || !acquired(t, mark, t->warp->block->linear);
 }
 
+bool is_ordered_before(uint64_t mark, const Thread* t) { return !unordered_within(mark, t); }
+
 static inline bool unordered_elsewhere(uint64_t mark, const Thread* t) { // in another interval, of memory of all blocks
     if (mark == 0) return false;
     const Interval& i = run->intervals[interval_of(mark)];
@@ -74,10 +76,8 @@ struct Suspicion {               // a store that conflicts; an error only if it 
 static Suspicion suspicion;
 bool pending = false;
 
-// In the pc of a mark: volatile, of global memory. Such accesses are taken for relaxed atomics, as PTX does, but lanes of
-// one warp that pass values on by nothing else trust it to run in step.
-static constexpr uint32_t VOLATILE = 1u << 31;
-
+// Volatile accesses are taken for relaxed atomics, as PTX does, but lanes of one warp that pass values on by nothing else
+// trust it to run in step.
 static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_action, uintptr_t address, size_t size,
                                  int action, const void* pc) {
     laptop_error e = make_error("race", "", pc, action);
@@ -95,7 +95,7 @@ static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_actio
     warp.block = &block;
     other.warp = &warp;
     other.index = thread_of(mark);
-    e.other = party(&other, mark_pc & ~VOLATILE, mark_action);
+    e.other = party(&other, mark_pc & ~(VOLATILE | BY_COPY), mark_action);
     e.has_other = 1;
     bool same_block = linear == b.linear;
     e.reason = !same_block ? "between blocks"

@@ -94,6 +94,8 @@ static int pick(unsigned ready) {
     return __builtin_ctz(ready);
 }
 
+uint32_t drawn(uint32_t below) { return draw(below); }
+
 static void take_stack(Thread*);
 
 // The current thread stops running. In a plain run the next lane goes on at once, without the scheduler's help.
@@ -372,6 +374,8 @@ static void start_block(Block& b, uint64_t linear) {
     b.barrier_opened = false;
     b.watched = run->traced && to_be_watched(linear);
     b.in_flight.clear();
+    b.in_flight_elsewhere.clear();
+    b.asynchronous.reset();
     std::fill_n(b.arrived_at, 16, 0u);
     start_shared(b);
     if (run->sanitizing) start_interval(b);
@@ -426,6 +430,7 @@ static void deadlock(Block& b) {
             where = text;
         }
     }
+    if (where.empty() && seams.awaited) where = seams.awaited(b);
     run->detail = where;
     e.detail = run->detail.empty() ? nullptr : run->detail.c_str();
     fail(e);
@@ -481,9 +486,11 @@ static bool run_block(Block& b) {
                 end_watching(b, false);
                 return false;
             }
+            if (seams.deliver && seams.deliver(b, false)) continue;
             if (!seams.run_awaited || !seams.run_awaited(b)) deadlock(b);
         }
     }
+    if (seams.deliver) seams.deliver(b, true);
     if (run->sanitizing) end_interval(b);
     end_watching(b, true);
     return true;

@@ -1,0 +1,63 @@
+"""What goes wrong with barriers and copies in flight, in words."""
+MISUSES = {
+    "not initialised": ("uses {barrier} as an mbarrier, which no mbarrier.init has made one.",
+                        "Usual cause: no __syncthreads() between the init and the others' first use, or the address of "
+                        "another stage."),
+    "not aligned": ("initialises an mbarrier at {barrier}, whose address is no multiple of 8.", ""),
+    "count": ("initialises {barrier} for a count that is not 1 to 1,048,575.", ""),
+    "initialised twice": ("initialises {barrier}, which is an mbarrier already.",
+                          "Its memory may be used anew only after mbarrier.inval."),
+    "one arrival too many": ("arrives at {barrier} more often than its phase expects.",
+                             "Usual cause: every thread arrives where the count of mbarrier.init is for one elected "
+                             "thread (or per warp); a 0; or no wait before the "
+                             "next turn's arrival."),
+    "phase not seen": ("arrives at {barrier} for a phase before anybody has seen that the phase before is over.",
+                       "A wait for each phase must succeed somewhere before the next one's first arrival; usual cause: a "
+                       "missing wait, or an `expect_tx` for the next copy that is issued too early."),
+    "stale state": ("waits at {barrier} with the state of a phase that was over before the last one.",
+                    "A state is good for its own phase and while the next one lasts: take it from this turn's arrive."),
+    "too many bytes": ("makes {barrier} expect, or count, more than 1,048,575 bytes in one phase.", ""),
+}
+
+
+def told(teller) -> tuple[str, str] | None:
+    if teller.kind == "barrier misuse":
+        what, cause = MISUSES[teller.reason]
+        return f"{teller.result.kernel} {what.format(barrier=teller._element())}", cause
+    if teller.kind == "race":
+        return _race(teller)
+    return _deadlock(teller) if teller.detail.startswith("mbarrier ") else None
+
+
+def _race(teller) -> tuple[str, str] | None:
+    does, what = f"{teller.result.kernel} {teller._verb()}", teller._element()
+    if teller.reason == "to bulk copy":
+        return (f"{does} {what} while a bulk copy into it is under way: what is there is not known.",
+                "Usual cause: no wait for the phase of the copy's mbarrier (or a wait for the other parity, which is "
+                "over at once); of a copy to global memory, no cp.async.bulk.wait_group.")
+    if teller.reason == "from bulk copy":
+        return (f"{does} {what} while a bulk copy may still read it.",
+                "Usual cause: no cp.async.bulk.wait_group.read, or one by another thread than the one that issued the "
+                "copy: groups are per thread.")
+    if teller.reason == "no proxy fence":
+        other = "copies" if teller.e.who.action == 0 else "writes"
+        return (f"{teller.result.kernel} {other} {what} by a bulk copy, and a thread wrote it by an ordinary store "
+                "before, with no fence.proxy.async in between.",
+                "A copy goes another way to memory than a store, and a barrier does not order the two: after the "
+                "store, and before the barrier, its thread needs fence.proxy.async.")
+    return None
+
+
+def _deadlock(teller) -> tuple[str, str]:
+    memory, offset, phase, missing, expected, coming = map(int, teller.detail.split()[1:])
+    name = "an mbarrier"
+    if memory >= 0:
+        teller.memory, teller.e.offset, teller.e.size = teller.result.memories[memory], offset, 8
+        name = teller._element()
+    lacks = [f"{missing} of its {expected} arrivals missing"] * (missing > 0)
+    lacks += [f"{coming:,} bytes still to come"] * (coming > 0)
+    lacks += [f"{-coming:,} bytes more come than it was told to expect"] * (coming < 0)
+    return (f"in {teller.result.kernel}, no thread can go on: phase {phase} (parity {phase % 2}) of {name} does not "
+            f"end, with {' and '.join(lacks)}.",
+            "Usual cause: an expect_tx of another number of bytes than the copies bring; a count of mbarrier.init that "
+            "is not the number of those who arrive; or a wait for a buffer that nobody gives back.")

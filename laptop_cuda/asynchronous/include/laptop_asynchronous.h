@@ -1,0 +1,34 @@
+// mbarrier, bulk copies and the proxies' fence for kernels: for inline PTX, cuda::ptx and cuda::device.
+#pragma once
+#include "engine.h"
+
+namespace laptop {
+void mbarrier_init(void* b, uint32_t count, const void* site);
+void mbarrier_inval(void* b, const void* site);
+uint64_t mbarrier_arrive(void* b, uint32_t count, uint32_t bytes, bool drop, const void* site);  // the phase as a state
+bool mbarrier_is_last(void* b, uint32_t count, const void* site);       // such arrivals end its phase
+void mbarrier_expect(void* b, int64_t bytes, const void* site);          // fewer: they have come
+bool mbarrier_wait(void* b, uint64_t state_or_parity, bool by_parity, bool blocks, const void* site);
+void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const void* site);     // null: of a group
+void bulk_commit();
+void bulk_wait(uint32_t groups_left, bool read);
+void proxy_fence();
+
+namespace ptx {
+LAPTOP_FN void barrier_init(void* b, uint32_t count) {
+    if (!is_shared(b)) trap("mbarrier.init outside of shared memory", LAPTOP_SITE);
+    mbarrier_init(b, count, LAPTOP_SITE);
+}
+LAPTOP_FN void barrier_inval(void* b) { mbarrier_inval(b, LAPTOP_SITE); }
+LAPTOP_FN uint64_t barrier_arrive(void* b, uint32_t count, uint32_t bytes, bool drop) {
+    return mbarrier_arrive(b, count, bytes, drop, LAPTOP_SITE);
+}
+LAPTOP_FN void barrier_expect(void* b, int64_t bytes) { mbarrier_expect(b, bytes, LAPTOP_SITE); }
+LAPTOP_FN bool barrier_wait(void* b, uint64_t state, bool by_parity, bool blocks) {
+    return mbarrier_wait(b, state, by_parity, blocks, LAPTOP_SITE);
+}
+LAPTOP_FN void copy_bulk(void* to, const void* from, uint32_t bytes, void* barrier) {
+    bulk_copy(to, from, bytes, barrier, LAPTOP_SITE);
+}
+}  // namespace ptx
+}  // namespace laptop

@@ -1,0 +1,77 @@
+"""The PTX instructions of asynchronous kernels, as C++ on the functions of include/laptop_asynchronous.h.
+
+Each is found by how its name begins; one that is not here, or has a modifier that is not, stops where it is
+reached, by name.
+"""
+from ..ptx.operands import P, Unknown, put, whole
+
+SPACES = {"shared", "shared_cta"}
+SCOPES = {"cta", "cluster"}
+ORDERS = {"acquire", "release", "relaxed"}
+HINT = "L2_cache_hint"
+
+
+def _address(operand, shared: bool = True) -> str:
+    kind, base, offset = operand
+    if kind != "address":
+        raise Unknown(str(operand))
+    address = f"{base} + {offset}" if offset != "0" else base
+    return f"{P}{'in_shared' if shared else 'generic'}({address})"
+
+
+def _mbarrier(mods: list[str], given: list, opcode: str) -> str:
+    how, *rest = [m for m in mods if m not in SPACES | SCOPES | ORDERS | {"b64"}]
+    if how == "pending_count" and not rest:
+        return put(given[0], f"(uint32_t)({whole(given[1], 'uint64_t')} >> 32)")
+    at = next(v for v in given if isinstance(v, tuple) and v[0] == "address")
+    barrier = _address(at, bool(SPACES & set(mods)))
+    after = given[given.index(at) + 1:]
+    number = whole(after[0], "uint64_t") if after else "1"
+    if how in ("init", "expect_tx", "complete_tx", "inval") and not rest:
+        call = {"init": "init", "inval": "inval"}.get(how, "expect")
+        number = "" if how == "inval" else f", {'-(int64_t)' if how == 'complete_tx' else ''}({number})"
+        return f"{P}barrier_{call}({barrier}{number});"
+    if how in ("arrive", "arrive_drop") and rest in ([], ["expect_tx"], ["noComplete"]):
+        count, size = ("1", number) if rest == ["expect_tx"] else (number, "0")
+        call = f"{P}barrier_arrive({barrier}, {count}, {size}, {str(how == 'arrive_drop').lower()})"
+        return put(given[0] if given[0] != at else "laptop_unused", call)
+    if how in ("test_wait", "try_wait") and rest in ([], ["parity"]):
+        kind = f"{str(rest == ['parity']).lower()}, {str(how == 'try_wait').lower()}"
+        return put(given[0], f"{P}barrier_wait({barrier}, {number}, {kind})")
+    raise Unknown(opcode)
+
+
+def _bulk(mods: list[str], given: list, opcode: str) -> str:
+    mods = mods[2:]
+    if mods[:1] == ["commit_group"]:
+        return "laptop::bulk_commit();"
+    if mods[:1] == ["wait_group"] and mods[1:] in ([], ["read"]):
+        return f"laptop::bulk_wait({whole(given[0])}, {str(mods[1:] == ['read']).lower()});"
+    if mods[:2] == ["prefetch", "L2"]:
+        return ";"
+    hint = HINT in mods
+    kept = [m for m in mods if m != HINT]
+    if kept in ([s, "global", "mbarrier_complete_tx_bytes"] for s in ("shared_cluster", "shared_cta")):
+        to, source, size, barrier = given[:len(given) - hint]
+        end = _address(barrier)
+    elif kept == ["global", "shared_cta", "bulk_group"]:
+        to, source, size = given[:len(given) - hint]
+        end = "nullptr"
+    else:
+        raise Unknown(opcode)
+    into = kept[0] != "global"
+    return f"{P}copy_bulk({_address(to, into)}, {_address(source, not into)}, {whole(size)}, {end});"
+
+
+def _proxy(mods: list[str], given: list, opcode: str) -> str:
+    if mods[:2] != ["proxy", "async"] or set(mods[2:]) - {"shared_cta", "shared_cluster", "global"}:
+        raise Unknown(opcode)
+    return "laptop::proxy_fence();"
+
+
+def _initialised(mods: list[str], given: list, opcode: str) -> str:
+    return ";"               # for other blocks of a cluster: in its own block a barrier orders it
+
+
+INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.bulk": _bulk, "fence.proxy": _proxy,
+                "fence.mbarrier_init": _initialised}

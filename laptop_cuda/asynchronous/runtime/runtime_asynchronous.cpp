@@ -1,0 +1,356 @@
+// mbarrier, bulk copies, and the fence between their accesses and the threads' own.
+//
+// In a checked launch a copy is as late as is legal: its destination is poison from its issue until nobody can go on
+// without it, and its source is read then. Threads in reverse order get their copies at once, those in a drawn order
+// one way or the other: a late copy shows who did not wait for it, an early one who had not left the buffer.
+#include <string.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "laptop_asynchronous.h"
+#include "runtime_known.h"
+#include "runtime_settled.h"
+
+namespace laptop {
+
+constexpr uint32_t MOST = (1 << 20) - 1;         // arrivals of a phase, and bytes that are to come in it
+constexpr int MOST_POLLS = 1000;
+
+struct Barrier {                 // its phases are numbered by how many have ended
+    uint32_t expected, missing, ended;
+    int64_t bytes;               // still to come in this phase
+    bool seen;                   // somebody has seen that the phase before is over
+};
+struct Copy {
+    uintptr_t to, from;
+    uint32_t bytes, thread, group, interval, clock;
+    uintptr_t barrier;           // 0: of a group
+    const void* name;            // of its marks among what is in flight
+    bool read;                   // its source
+    std::vector<char> held;      // what was there then
+};
+struct Issuer {
+    uint32_t group = 0;
+    bool polls = false;          // it asked whether a phase is over, and goes on either way
+    uint64_t fenced = 0;         // mark of its last fence between the proxies
+};
+struct Asynchronous {            // of a block
+    std::unordered_map<uintptr_t, Barrier> barriers;
+    std::vector<Copy> copies;
+    std::vector<Issuer> threads;
+    uint32_t fenced_interval = 0;        // the last in which any thread fenced between the proxies
+    uintptr_t copied = 0;
+    int polls = 0;               // since something changed
+};
+
+static Asynchronous& of(Block& b) {
+    if (!b.asynchronous) {
+        Busy busy;
+        b.asynchronous = std::make_shared<Asynchronous>();
+        b.asynchronous->threads.resize(run->n_threads);
+    }
+    return *b.asynchronous;
+}
+static Block& here() { return *current->warp->block; }
+static bool is_checked() { return run->sanitizing && here().watched; }
+
+// ------------------------------------------------------------------ mbarrier
+[[noreturn]] static void misused(const char* reason, const void* barrier, const void* site) {
+    laptop_error e = make_error("barrier misuse", reason, site, 5);
+    if (run->traced) e.memory = memory_at(here(), (uintptr_t)barrier, &e.offset);
+    e.size = 8;
+    fail(e);
+}
+
+static Barrier& barrier_at(const void* p, const void* site) {
+    auto& all = of(here()).barriers;
+    auto found = all.find((uintptr_t)p);
+    if (found == all.end()) misused("not initialised", p, site);
+    touch((uintptr_t)p, 8, 0, false, site);      // whoever uses it must know that it was initialised
+    return found->second;
+}
+
+void mbarrier_init(void* p, uint32_t count, const void* site) {
+    if (!current) return;
+    if ((uintptr_t)p % 8) misused("not aligned", p, site);
+    if (!count || count > MOST) misused("count", p, site);
+    auto& all = of(here()).barriers;
+    if (all.count((uintptr_t)p)) misused("initialised twice", p, site);
+    touch((uintptr_t)p, 8, 1, false, site);
+    Busy busy;
+    memset(p, 0, 8);
+    all[(uintptr_t)p] = {count, count, 0, 0, true};
+}
+
+void mbarrier_inval(void* p, const void* site) {
+    if (!current) return;
+    barrier_at(p, site);
+    touch((uintptr_t)p, 8, 1, false, site);
+    Busy busy;
+    of(here()).barriers.erase((uintptr_t)p);
+}
+
+static void perhaps_over(Block& block, uintptr_t p, Barrier& b) {
+    if (b.missing || b.bytes) return;
+    b.missing = b.expected;
+    ++b.ended;
+    b.seen = false;
+    of(block).polls = 0;
+    auto landed = [=](const InFlight& f) { return f.barrier == (const void*)p; };
+    block.in_flight.erase(std::remove_if(block.in_flight.begin(), block.in_flight.end(), landed), block.in_flight.end());
+    if (run->sanitizing && block.watched && !can_follow()) end_interval(block), start_interval(block);
+    for (Thread& t : block.threads) {
+        if (t.state == State::PHASE && t.awaited == (const void*)p) wake(&t);
+    }
+}
+
+static void to_come(Barrier& b, int64_t bytes, const void* p, const void* site) {
+    b.bytes += bytes;
+    if (b.bytes > MOST || b.bytes < -(int64_t)MOST) misused("too many bytes", p, site);
+}
+
+uint64_t mbarrier_arrive(void* p, uint32_t count, uint32_t bytes, bool drop, const void* site) {
+    if (!current) return 0;
+    Barrier& b = barrier_at(p, site);
+    uint64_t state = (uint64_t)b.missing << 32 | b.ended;
+    if (is_checked()) {
+        if (!b.seen) misused("phase not seen", p, site);
+        fence(false);
+        release_at((uintptr_t)p);
+    }
+    to_come(b, bytes, p, site);
+    if (!count || count > b.missing) misused("one arrival too many", p, site);
+    b.missing -= count;
+    b.expected -= drop ? count : 0;
+    perhaps_over(here(), (uintptr_t)p, b);
+    return state;
+}
+
+bool mbarrier_is_last(void* p, uint32_t count, const void* site) {
+    if (!current || barrier_at(p, site).missing != count) return false;
+    if (is_checked()) acquire_at((uintptr_t)p);
+    return true;
+}
+
+void mbarrier_expect(void* p, int64_t bytes, const void* site) {
+    if (!current) return;
+    Barrier& b = barrier_at(p, site);
+    to_come(b, bytes, p, site);
+    if (bytes < 0) perhaps_over(here(), (uintptr_t)p, b);
+}
+
+bool mbarrier_wait(void* p, uint64_t state, bool by_parity, bool blocks, const void* site) {
+    if (!current) return true;
+    Barrier* b = &barrier_at(p, site);
+    Issuer& me = of(here()).threads[current->index];
+    uint32_t phase = by_parity ? b->ended - ((b->ended & 1) != (state & 1)) : (uint32_t)state;
+    if (!by_parity && b->ended - phase > 1) misused("stale state", p, site);
+    while (b->ended == phase) {
+        me.polls = !blocks;
+        await_phase(p, site);
+        bool polled = std::exchange(me.polls, false);
+        b = &barrier_at(p, site);
+        if (polled && b->ended == phase) return false;
+    }
+    b->seen = true;
+    if (is_checked()) acquire_at((uintptr_t)p);
+    return true;
+}
+
+// ------------------------------------------------------------------ what the other proxy may see
+void proxy_fence() {
+    if (!current || !is_checked()) return;
+    Asynchronous& a = of(here());
+    a.threads[current->index].fenced = mark_of(current);
+    a.fenced_interval = std::max(a.fenced_interval, here().interval);
+    if (current->clock < 1u << 21) ++current->clock;
+    unsettle();
+}
+
+// Whether a fence lies between what a thread wrote and what is issued now: the writer's own, anyone's after a barrier of
+// the block, or one of the issuer that knows of it.
+static bool is_fenced(uint64_t mark) {
+    const Asynchronous& a = of(here());
+    uint64_t mine = a.threads[current->index].fenced;
+    if (a.threads[thread_of(mark)].fenced >= mark || interval_of(mark) < a.fenced_interval) return true;
+    bool one_warp = thread_of(mark) / run->warp_size == current->index / run->warp_size;
+    return interval_of(mine) == interval_of(mark) && (one_warp || is_ordered_before(mark, current));
+}
+
+static void must_be_fenced(uintptr_t address, size_t bytes, int action, const void* site) {
+    for (uintptr_t at = address; at < address + bytes; at += 4) {
+        Found f = found_quickly(current, at, 4);
+        if (!f.region || !f.region->cells) continue;
+        const Cell& c = f.region->cells[(at - f.low) / f.region->grain];
+        uint64_t mark = c.mark[Cell::WRITER];
+        if (!mark || c.pc[Cell::WRITER] & BY_COPY || run->intervals[interval_of(mark)].block != here().linear) continue;
+        bool race = interval_of(mark) == here().interval && !is_ordered_before(mark, current);
+        if (race || is_fenced(mark)) continue;
+        laptop_error e = make_error("race", "no proxy fence", site, action);
+        e.memory = memory_at(here(), at, &e.offset);
+        e.size = 4;
+        e.other = party(&here().threads[thread_of(mark)], c.pc[Cell::WRITER], 1);
+        e.has_other = 1;
+        fail(e);
+    }
+}
+
+static void written_by_copy(uintptr_t address, size_t bytes) {
+    for (uintptr_t at = address; at < address + bytes; at += 4) {
+        Found f = found_quickly(current, at, 4);
+        if (f.region && f.region->cells) f.region->cells[(at - f.low) / f.region->grain].pc[Cell::WRITER] |= BY_COPY;
+    }
+}
+
+// ------------------------------------------------------------------ bulk copies
+static void no_longer_in_flight(Block& b, const Copy& c, bool source_only) {
+    for (auto* all : {&b.in_flight, &b.in_flight_elsewhere}) {
+        auto gone = [&](const InFlight& f) { return f.barrier == c.name && (f.source || !source_only); };
+        all->erase(std::remove_if(all->begin(), all->end(), gone), all->end());
+    }
+}
+
+static void land(Block& b, Copy& c) {
+    memcpy((void*)c.to, c.read ? c.held.data() : (const char*)c.from, c.bytes);
+    no_longer_in_flight(b, c, false);
+    auto found = of(b).barriers.find(c.barrier);
+    if (found == of(b).barriers.end()) return;
+    if (run->sanitizing && b.watched) release_for(c.barrier, (uint64_t)c.interval << 10 | c.thread, c.clock + 1);
+    found->second.bytes -= c.bytes;
+    perhaps_over(b, c.barrier, found->second);
+}
+
+static bool is_late() {
+    if (!is_checked() || run->launch->order == LAPTOP_REVERSE) return false;
+    return run->launch->order == LAPTOP_FORWARD || drawn(2);
+}
+
+static void check_copy(uintptr_t to, uintptr_t from, uint32_t bytes, const void* site) {
+    if ((to | from | bytes) % 16) trap("a bulk copy whose addresses or size are no multiples of 16 bytes,", site);
+    if (is_shared((void*)to) && is_shared((void*)from))
+        trap("a bulk copy from shared memory to that of the same block,", site);
+    if (!is_checked()) return;
+    bool from_shared = is_shared((void*)from);
+    must_be_fenced(from_shared ? from : to, bytes, from_shared ? 0 : 1, site);
+    check_range(from, bytes, 0, site);
+    check_range(to, bytes, 1, site);
+}
+
+// Into shared memory its barrier counts the bytes; out of it, it is of its thread's group.
+void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const void* site) {
+    if (!current) return;
+    Asynchronous& a = of(here());
+    if (barrier) barrier_at(barrier, site);
+    Thread* t = current;
+    Copy c = {(uintptr_t)to, (uintptr_t)from, bytes, t->index, a.threads[t->index].group, here().interval, 0,
+              (uintptr_t)barrier, (const void*)--a.copied, false, {}};
+    if (barrier && !is_shared(to)) trap("a bulk copy to global memory, which no mbarrier counts,", site);
+    Busy busy;
+    check_copy(c.to, c.from, bytes, site);
+    if (!is_checked()) return land(here(), c);
+    written_by_copy(c.to, bytes);
+    c.clock = t->clock;
+    if (t->clock < 1u << 21) ++t->clock;
+    unsettle();
+    auto& shared = here().in_flight, &elsewhere = here().in_flight_elsewhere;
+    uint32_t pc = code_offset(site);
+    (barrier ? shared : elsewhere).push_back({c.to, bytes, t->index, 0, pc, c.name, "to bulk copy"});
+    (barrier ? elsewhere : shared).push_back({c.from, bytes, t->index, 0, pc, c.name, "from bulk copy", true});
+    if (!is_late()) {
+        if (barrier) return land(here(), c);
+        c.held.assign((char*)from, (char*)from + bytes), c.read = true;
+    }
+    memset(to, run->poison, bytes);
+    a.copies.push_back(std::move(c));
+}
+
+void bulk_commit() {
+    if (current) ++of(here()).threads[current->index].group;
+}
+
+// All but the last groups of this thread have been read, and written too unless `read` is all that is asked.
+void bulk_wait(uint32_t left, bool read) {
+    if (!current) return;
+    Asynchronous& a = of(here());
+    uint32_t group = a.threads[current->index].group;
+    Busy busy;
+    for (size_t i = 0; i < a.copies.size();) {
+        Copy& c = a.copies[i];
+        bool mine = !c.barrier && c.thread == current->index && c.group + left < group;
+        if (mine && read) {
+            if (!c.read) c.held.assign((char*)c.from, (char*)c.from + c.bytes), c.read = true;
+            no_longer_in_flight(here(), c, true);
+        }
+        if (!mine || read) {
+            ++i;
+            continue;
+        }
+        land(here(), c);
+        a.copies.erase(a.copies.begin() + i);
+    }
+}
+
+// ------------------------------------------------------------------ when nobody can go on, and at the end of a block
+static void land_if(Block& b, bool (*wanted)(const Block&, const Copy&)) {
+    Asynchronous& a = of(b);
+    for (size_t i = 0; i < a.copies.size();) {
+        if (!wanted(b, a.copies[i])) {
+            ++i;
+            continue;
+        }
+        Copy c = std::move(a.copies[i]);
+        a.copies.erase(a.copies.begin() + i);
+        land(b, c);
+    }
+}
+
+static bool is_awaited(const Block& b, const Copy& c) {
+    return std::any_of(b.threads.begin(), b.threads.end(), [&](const Thread& t) {
+        return t.state == State::PHASE && t.awaited == (const void*)c.barrier;
+    });
+}
+
+static bool deliver(Block& b, bool at_its_end) {
+    if (!b.asynchronous) return false;
+    Asynchronous& a = *b.asynchronous;
+    size_t before = a.copies.size();
+    if (at_its_end) {
+        land_if(b, [](const Block&, const Copy&) { return true; });
+        return false;
+    }
+    land_if(b, is_awaited);
+    if (a.copies.size() < before) a.polls = 0;
+    bool any = a.copies.size() < before;
+    for (Thread& t : b.threads) {        // those that only ask may ask again
+        if (a.polls >= MOST_POLLS || t.state != State::PHASE || !a.threads[t.index].polls) continue;
+        wake(&t);
+        any = true;
+    }
+    ++a.polls;
+    return any;
+}
+
+// What threads wait for, for a deadlock's text: memory, byte, phase, arrivals missing and expected, bytes. Rather a phase
+// that lacks nothing but bytes: the others may be its consequence.
+static std::string awaited(const Block& b) {
+    const Barrier* told = nullptr;
+    uintptr_t at = 0;
+    for (const Thread& t : b.threads) {
+        if (t.state != State::PHASE || !b.asynchronous) continue;
+        auto found = b.asynchronous->barriers.find((uintptr_t)t.awaited);
+        if (found == b.asynchronous->barriers.end() || (told && (found->second.missing || !told->missing))) continue;
+        told = &found->second, at = found->first;
+    }
+    if (!told) return "";
+    int64_t offset = 0;
+    int memory = run->traced ? memory_at(b, at, &offset) : -1;
+    std::string text = "mbarrier";
+    for (int64_t n : {(int64_t)memory, offset, (int64_t)told->ended, (int64_t)told->missing, (int64_t)told->expected,
+                      told->bytes})
+        text += " " + std::to_string(n);
+    return text;
+}
+
+static const bool delivers = (seams.deliver = deliver, seams.awaited = awaited, true);
+}  // namespace laptop
