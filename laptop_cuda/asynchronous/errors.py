@@ -59,5 +59,5 @@ def _deadlock(teller) -> tuple[str, str]:
     lacks += [f"{-coming:,} bytes more come than it was told to expect"] * (coming < 0)
     return (f"in {teller.result.kernel}, no thread can go on: phase {phase} (parity {phase % 2}) of {name} does not "
             f"end, with {' and '.join(lacks)}.",
-            "Usual cause: an expect_tx of another number of bytes than the copies bring; a count of mbarrier.init that "
-            "is not the number of those who arrive; or a wait for a buffer that nobody gives back.")
+            "Usual cause: an expect_tx of another number of bytes than the copies bring; a count of mbarrier.init, "
+            "or of a cuda::barrier, that is not the number of those who arrive; or a wait for a buffer that nobody gives back.")

@@ -46,7 +46,7 @@ __global__ void hopper(float* x, int reached, const CUtensorMap* map) {
     __shared__ cuda::barrier<cuda::thread_scope_block> bar;
     if (reached == 1) x[1] = cg::this_cluster().num_blocks();
     if (reached == 2) cde::cp_async_bulk_tensor_2d_global_to_shared(tile, map, 0, 0, bar);
-    if (reached == 3) bar.wait(cuda::device::barrier_arrive_tx(bar, 1, sizeof(tile)));
+    if (reached == 3) cuda::ptx::tcgen05_commit((uint64_t*)&bar);
     if (reached == 4) cg::this_multi_grid().sync();
     if (reached == 5) x[0] = *(float*)malloc(4);
     x[threadIdx.x] = 1;
@@ -120,7 +120,7 @@ def test_a_part_of_the_block_waits_for_itself(mod, order):
 
 
 @pytest.mark.parametrize("reached, name", [*enumerate(("", "this_cluster",
-                                      "cp_async_bulk_tensor_2d_global_to_shared", "barrier_arrive_tx",
+                                      "cp_async_bulk_tensor_2d_global_to_shared", "tcgen05_commit",
                                       "this_multi_grid", "malloc"))])
 def test_what_is_not_known_is_an_error_where_it_is_reached(mod, reached, name):
     x = np.zeros(32, np.float32)

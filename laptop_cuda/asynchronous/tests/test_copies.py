@@ -1,0 +1,197 @@
+"""mbarrier, bulk copies and the fence between the proxies: right in three orders and plain, and each wrong kernel beside
+its right one an error with its line, whichever moment the copies choose."""
+import numpy as np
+import pytest
+
+import laptop_cuda as cuda
+from engine_kit import ORDERS, mod, ramp  # noqa: F401
+
+SOURCE = r"""
+#include <cuda/barrier>
+#include <cuda/ptx>
+namespace ptx = cuda::ptx;
+__device__ unsigned in_shared(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+__device__ void wait(uint64_t* bar, unsigned parity) {
+    asm volatile("{\n.reg .pred P1;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 P1, [%0], %1;\n"
+                 "@P1 bra DONE;\nbra AGAIN;\nDONE:\n}" :: "r"(in_shared(bar)), "r"(parity));
+}
+__device__ void expect(uint64_t* bar, unsigned bytes) {
+    ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, bar, bytes);
+}
+__device__ void fetch(float* to, const float* from, unsigned bytes, uint64_t* bar) {
+    ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, to, from, bytes, bar);
+}
+__device__ void store(float* to, const float* from, unsigned bytes) {
+    ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, to, from, bytes);
+    ptx::cp_async_bulk_commit_group();
+}
+
+// One thread fetches tiles into a ring of two, 64 others double them, and store them in bulk.
+__global__ void ring(const float* x, float* y, int n, int fault) {
+    __shared__ alignas(128) float tile[2][128], out[128];
+    __shared__ uint64_t full[2], empty[2];
+    int t = threadIdx.x, consumer = t - 32;
+    for (int s = 0; t == 0 && s < 2; ++s) ptx::mbarrier_init(full + s, 1), ptx::mbarrier_init(empty + s, 64);
+    if (fault != 1) __syncthreads();
+    for (int i = 0; t == 0 && i < n; ++i) {
+        if (i >= 2 && fault != 2) wait(&empty[i % 2], (i / 2 - 1) & 1);
+        expect(&full[i % 2], fault == 3 ? 528 : 512);
+        fetch(tile[i % 2], x + i * 128, 512, &full[i % 2]);
+    }
+    for (int i = 0; consumer >= 0 && i < n; ++i) {
+        if (fault != 4) wait(&full[i % 2], fault == 5 ? 1 - i / 2 % 2 : i / 2 % 2);
+        for (int k = consumer; k < 128; k += 64) out[k] = 2 * tile[i % 2][k];
+        if (fault == 6 && consumer == 0) ptx::mbarrier_arrive(&empty[i % 2]);
+        ptx::mbarrier_arrive(&empty[i % 2]);
+        if (fault != 7) ptx::fence_proxy_async(ptx::space_shared);
+        asm volatile("bar.sync 1, 64;");
+        if (consumer == 0) {
+            store(y + i * 128, out, 512);
+            if (fault != 8) ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());
+        }
+        asm volatile("bar.sync 1, 64;");
+    }
+}
+// All arrive, and ask again and again whether the phase of their state is over.
+__global__ void by_state(const float* x, float* y, int n, int fault) {
+    __shared__ alignas(16) float tile[32];
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) ptx::mbarrier_init(&bar, 32);
+    __syncthreads();
+    uint64_t first = 0;
+    for (int i = 0; i < n; ++i) {
+        if (threadIdx.x == 0) {
+            asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(in_shared(&bar)), "r"(128));
+            fetch(tile, x + 32 * i, 128, &bar);
+        }
+        uint64_t state = ptx::mbarrier_arrive(&bar);
+        if (i == 0) first = state;
+        while (!ptx::mbarrier_test_wait(&bar, fault == 1 ? first : state)) y[0] += 0;
+        if (fault == 3 && i == 2) ptx::mbarrier_test_wait(&bar, first);
+        y[32 * i + threadIdx.x] = 2 * tile[31 - threadIdx.x];
+        __syncthreads();
+    }
+    if (fault != 2 && threadIdx.x == 0) asm volatile("mbarrier.inval.shared::cta.b64 [%0];" :: "r"(in_shared(&bar)));
+    __syncthreads();
+    if (threadIdx.x == 0) ptx::mbarrier_init(&bar, 1);          // its memory again
+}
+// Threads fill a tile, one of them stores it in bulk, and it is filled again.
+__global__ void handed_over(const float* x, float* y, int n, int fault) {
+    __shared__ alignas(16) float tile[64];
+    int t = threadIdx.x;
+    for (int i = 0; i < n; ++i) {
+        if (fault == 1) ptx::fence_proxy_async();
+        tile[t] = 2 * x[64 * i + t];
+        if (fault != 1 && fault != 2 && fault != 3) ptx::fence_proxy_async();
+        __syncthreads();
+        if (t == 0) {
+            if (fault == 3) ptx::fence_proxy_async();           // by the one who issues: right, too
+            store(y + 64 * i, tile, 256);
+            if (fault == 4 && y[64 * i] > 1e9f) y[0] = 0;       // before it is there
+        }
+        if (t == (fault == 5)) ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
+        __syncthreads();
+    }
+}
+// A tile of zeros, over which a copy writes what there is.
+__global__ void filled(const float* x, float* y, int n, int fault) {
+    __shared__ alignas(16) float tile[64];
+    __shared__ cuda::barrier<cuda::thread_scope_block> bar;
+    tile[threadIdx.x] = 0;
+    if (threadIdx.x == 0) init(&bar, 64);
+    if (fault != 1) ptx::fence_proxy_async();
+    __syncthreads();
+    uint64_t token;
+    if (threadIdx.x == 0) {
+        cuda::device::memcpy_async_tx(tile, x, cuda::aligned_size_t<16>(4 * n), bar);
+        token = cuda::device::barrier_arrive_tx(bar, 1, 4 * n);
+    } else {
+        token = bar.arrive();
+    }
+    if (fault != 2) bar.wait(std::move(token));
+    y[threadIdx.x] = 2 * tile[threadIdx.x];
+}
+__global__ void against_rules(const float* x, float* y, int rule) {
+    __shared__ alignas(16) float tile[64];
+    __shared__ uint64_t bar[4];
+    if (rule == 1) ptx::mbarrier_init(bar, 0);
+    if (rule == 2) ptx::mbarrier_init((uint64_t*)((char*)bar + 4), 1);
+    if (rule == 3) ptx::mbarrier_arrive(bar + 1);
+    ptx::mbarrier_init(bar + 2, 1);
+    if (rule == 4) fetch(tile, x + 1, 64, bar + 2);
+    if (rule == 5) fetch(tile, x, 40, bar + 2);
+    if (rule == 6) fetch(tile, tile + 32, 64, bar + 2);
+    if (rule == 7) expect(bar + 2, 1 << 20);
+    if (rule == 8) ptx::mbarrier_init(bar + 2, 1);
+    if (rule == 9) fetch(tile, x, 64, bar + 3);
+    if (rule == 10) fetch(tile, x, 512, bar + 2);
+}
+"""
+# kernel, its threads, and how many numbers it is given for n
+RIGHT = {"ring": (96, 7, 7 * 128), "by_state": (32, 4, 4 * 32), "handed_over": (64, 3, 3 * 64), "filled": (64, 48, 64)}
+WRONG = [("ring", 1, "race", "no __syncthreads() in between", "try_wait"),
+         ("ring", 2, "barrier misuse", "no wait before the next turn's arrival", "expect"),
+         ("ring", 3, "deadlock", "phase 0 (parity 0) of full[0] does not end, with 16 bytes still to come", ""),
+         ("ring", 4, "race", "while a bulk copy into it is under way", "out[k] ="),
+         ("ring", 5, "race", "or a wait for the other parity", "out[k] ="),
+         ("ring", 6, "barrier misuse", "before anybody has seen", "arrive(&empty"),
+         ("ring", 7, "race", "by an ordinary store before, with no fence.proxy.async", "cp_async_bulk("),
+         ("ring", 8, "race", "while a bulk copy may still read it", "out[k] ="),
+         ("by_state", 1, "race", "while a bulk copy into it is under way", "tile[31 -"),
+         ("by_state", 3, "barrier misuse", "with the state of a phase that was over before", "fault == 3"),
+         ("by_state", 2, "barrier misuse", "which is an mbarrier already", "again"),
+         ("handed_over", 1, "race", "no fence.proxy.async", "cp_async_bulk("),
+         ("handed_over", 2, "race", "no fence.proxy.async", "cp_async_bulk("),
+         ("handed_over", 4, "race", "no cp.async.bulk.wait_group", "y[64 * i]"),
+         ("handed_over", 5, "race", "groups are per thread", "tile[t] ="),
+         ("filled", 1, "race", "writes tile[0] by a bulk copy", "memcpy_async_tx"),
+         ("filled", 2, "race", "while a bulk copy into it is under way", "2 * tile[")]
+# in this order of threads the copies land at once: who does not wait is seen by what nobody ordered
+EARLY = {("ring", 1): "barrier misuse", ("ring", 4): "uninitialized", ("ring", 5): "uninitialized",
+         ("filled", 2): "race"}
+RULES = {1: "count that is not 1 to", 2: "no multiple of 8", 3: "no mbarrier.init has made one",
+         4: "multiples of 16", 5: "multiples of 16", 6: "to that of the same block", 7: "more than 1,048,575 bytes",
+         8: "already", 9: "no mbarrier.init has made one", 10: "x has 64 float32"}
+
+
+def launched(mod, name, fault):
+    threads, n, size = RIGHT[name]
+    x, y = ramp(size), np.zeros(size, np.float32)
+    getattr(mod, name)[1, threads](x, y, n, fault)
+    if name == "by_state":
+        x = x.reshape(-1, 32)[:, ::-1].ravel()
+    return x * (np.arange(size) < n if name == "filled" else 1), y
+
+
+@pytest.mark.parametrize("name, fault", [*((name, 0) for name in RIGHT), ("handed_over", 3)])
+def test_right_kernels_are_clean_in_every_order(mod, name, fault):
+    for how in [None, *(order.values[0] for order in ORDERS)]:
+        if how is None:
+            x, y = launched(mod, name, fault)
+        else:
+            with cuda.sanitize(**how):
+                x, y = launched(mod, name, fault)
+        assert (y == 2 * x).all(), how
+
+
+@pytest.mark.parametrize("name, fault, kind, words, text", WRONG)
+def test_wrong_ones_are_errors_with_their_line(mod, name, fault, kind, words, text):
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        launched(mod, name, fault)
+    assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
+    assert text in SOURCE.splitlines()[caught.value.line - 1], str(caught.value)
+
+
+@pytest.mark.parametrize("name, fault, kind", [(name, fault, kind) for name, fault, kind, _, _ in WRONG])
+def test_and_where_copies_land_at_once(mod, name, fault, kind):
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(order="reverse"):
+        launched(mod, name, fault)
+    assert caught.value.kind == EARLY.get((name, fault), kind), str(caught.value)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_the_manual_rules_out(mod, rule):
+    x = ramp(64)
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        mod.against_rules[1, 1](x, x, rule)
+    assert RULES[rule] in str(caught.value) and caught.value.line
