@@ -124,11 +124,12 @@ class MemoryErrors(Facts):
         if self.place == self.other_place and UPDATE.search(text) and not FROM_ANOTHER.search(text):
             return ("several threads update one element, and `x[i] += v` is a read and a write. Use "
                     "atomicAdd, or give each element to one thread.")
+        both_write = (e.who.action, e.other.action) == (1, 1)
         if self.reason == "between blocks":
-            return ("an index that leaves out which block this is. Where both blocks are meant to add to one element, use "
-                    "atomicAdd; where one relies on another's result, a second launch.")
+            return ("an index that leaves out which block this is. Where both are meant to add to one element: "
+                    "atomicAdd." if both_write else "a block that relies on another's result. Use a second launch.")
         on_global = self.memory is not None and self.memory.space == "global"
-        if (e.who.action, e.other.action) == (1, 1) and on_global:
+        if both_write and on_global:
             return "an index that gives two threads the same output element."
         if one_warp:
             return ("code that trusts a warp to run in step. Since Volta it does not: put __syncwarp() "

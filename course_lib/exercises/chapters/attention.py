@@ -198,9 +198,9 @@ exercise(
         Misconception("multiplies the mask by -inf and adds it",
                       change=(MASKED_LINES, "    return torch.softmax(scores + (~mask) * -math.inf, -1) @ v\n"),
                       ask="At a visible key you compute 0 * -inf. What is that in floating point?"),
-        Misconception("hides with a large finite number",
+        Misconception("gives a query with nothing to attend to equal weights",
                       change=(MASKED_LINES, "    return torch.softmax(scores.masked_fill(~mask, -1e9), -1) @ v\n"),
-                      ask="What does softmax make of a row in which all scores are -1e9?"),
+                      ask="Softmax of a row in which all scores are -1e9: what is it? What should such a query get?"),
         Misconception("hides behind -10,000, where -inf is needed", change=(
             "-math.inf), -1)\n    return weights.masked_fill(~mask, 0)", "-1e4), -1)\n    return weights * mask.any(-1, keepdim=True)"),
                       ask="Which key gets the weight if the scores of all visible ones are below -10,000?"),
