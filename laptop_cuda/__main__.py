@@ -2,6 +2,7 @@
 
     inspect [--arch sm_80,sm_90] [--kernel "name<64>"] [--block N] FILE.cu
                              registers, occupancy and machine code of its kernels; needs nvcc, no card
+    readings FOLDER          published kernels, from a checkout, counted beside what was read on a card
 """
 import signal
 import sys
@@ -16,6 +17,9 @@ def main(argv: list[str] | None = None) -> int:
         if words[:1] == ["inspect"]:
             from .inside.inspect_command import main as inspect
             return inspect(words[1:])
+        if words[:1] == ["readings"]:
+            from .readings import main as readings
+            return readings(words[1:])
         if found := words and command(words[0]):
             return found.main(words[1:])
         print(__doc__ + "".join(f"\n    {name} {said}" for name, said in commands().items()))
