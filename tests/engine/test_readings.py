@@ -58,7 +58,7 @@ SIZES = {4: "float", 16: "float4"}
 
 
 def compiled_counts(launch: dict) -> dict[str, int]:
-    """Shared loads of the machine code: bytes per lane, how many, lanes per row, pitch of rows, of columns."""
+    """Shared loads of the machine code: bytes per lane, how many, lanes per row, two pitches."""
     found = {"wavefronts": 0, "conflicts": 0}
     for size, many, *places in launch["compiled"]["reads"]:
         out = torch.zeros(32, size // 4)
