@@ -901,7 +901,7 @@ UNUSUAL = {      # right, in another way than the solution's
     "2.9": "def axes_angles(positions, axis_of_pair, frequencies):\n    pick = torch.zeros(positions.shape[1], len(axis_of_pair))\n    for pair, axis in enumerate(axis_of_pair):\n        pick[axis, pair] = frequencies[pair]\n    return positions.float() @ pick\n",
     "3.4": "def grouped_attention(q, k, v):\n    q = q.unflatten(1, (k.shape[1], -1))\n    p = torch.einsum('bhmd,bhgnd->bhgnm', k, q).div(q.shape[-1] ** 0.5).softmax(-1)\n    return torch.einsum('bhme,bhgnm->bhgne', v, p).flatten(1, 2)\n",
     "4.12": "def products(q, k, gates):\n    total = gates.log().cumsum(0)\n    return (q[:, None] * k * (total[:, None] - total).exp()).sum(-1).tril()\n",
-    "5.5": ATTEND_LISTED}
+    "5.5": ATTEND_LISTED, "7.6": "parts = math.ceil(4.8e12 * 700e-9 / (4 * 8 * 512) / 8)\n"}
 
 
 @pytest.mark.parametrize("id", UNUSUAL)
@@ -913,7 +913,11 @@ def test_a_verdict_speaks_of_what_the_student_wrote():
     """A part inside a part in one phrase, no operation blamed for a NaN that was asked for, inputs by their names."""
     cache, gradient = find("7.2"), find("1.13")
     told = str(core.evaluate(cache, cache.solution.replace("self.k[:, :self.length]", "self.k[:self.length]"), 3))
-    assert "item 0, item 0: has shape" in told and "The first NaN" not in told
+    assert "append 1, keys: has shape" in told and "The first NaN" not in told
+    for id, old, new, said in [
+            ("7.7", "p * v[", "score * v[", "The result's part_out: at"), ("8.8", "source\n", "source or None\n", "is None, expected the number 0.\n"),
+            ("9.4", "return torch.cat([2 * q", "return torch.cat([k, bias], -1), torch.cat([2 * q", "no pair of matrices of one width")]:
+        assert said in str(core.evaluate(find(id), find(id).solution.replace(old, new), 3))
     told = core.evaluate(gradient, gradient.solution.replace("return", "g -= (p * g).sum(-1, keepdim=True)\n    return p * g #"), 3)
     assert told.headline.endswith("changes its input `g` in place.")
 
@@ -924,7 +928,13 @@ NEAR = {        # near a known mistake: the name that is true of it, if there is
              "for (int e = 0; e < TILE; e++) a_tile[ty][e] = row < m && start + e < k ? a[row * k + start + e]"),
             "reads an element once per product, which the tiles are there to save"),
     "1.10": (("largest = new_largest;", "out[row * columns + c] = largest = new_largest;"), None),
-    "3.13": (("out[e] = sum", "out[e % latent_dim] = sum"), None), "5.6": (("j * d + c", "j * 32 + c"), None)}
+    "3.13": (("out[e] = sum", "out[e % latent_dim] = sum"), None), "5.6": (("j * d + c", "j * 32 + c"), None),
+    "6.2": (("torch.maximum(m, s)", "torch.maximum(m, s.abs())"), None), "8.8": (("source\n", "source or None\n"), None),
+    "7.9": (("[j for j in range(t + 1) if j < n_sink or", "[j for j in range(max(t + 1, n_sink)) if j < n_sink or"), None),
+    "8.6": (("__syncthreads();\n    for (int w", "__syncthreads();\n    largest = 0.0f;\n    for (int w"), None),
+    "8.11": (("while free < need:", "while free < need and len(held) > 1:"), None),
+    "9.1": (("a.sort().values - b.sort().values", "a.unique() - b.unique()"), None),
+    "9.6": (("    if (q0 + ty < n_q) {\n", "    if (k0 + tx >= n_k) return;\n    if (q0 + ty < n_q) {\n"), None)}
 
 
 @pytest.mark.parametrize("id", NEAR)

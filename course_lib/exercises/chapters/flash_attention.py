@@ -34,6 +34,8 @@ def _one_pass_cases(rng):
     yield Case(torch.full((3,), 40.0), keys, values, 1.0, label="the scores grow from key to key")
     yield Case(torch.full((3,), 40.0), keys.flip(0), values, 1.0, label="the scores fall from key to key")
     yield Case(torch.full((3,), 40.0), -keys, values, 1.0, label="all scores are far below zero")
+    yield Case(torch.full((3,), 40.0), torch.tensor([[0.5], [-7.0]]).expand(2, 3), values[:2], 1.0,
+               label="a small score, then one that is far below zero")
 
 
 def _one_by_one(f, q, keys, values, scale):
@@ -329,6 +331,9 @@ exercise(
                       ask="`l` is a sum of exp(score - m). What is the logarithm of the sum of exp(score)?"),
         Misconception("does not rescale the output", change=("shrink[:, None] * o + p", "o + p"),
                       ask="Which maximum do the terms already in `o` belong to?"),
+        Misconception("counts the keys of each tile from 0, and aligns the mask to the first key, too",
+                      change=[("torch.arange(k0, k0 + s.shape[1])", "torch.arange(s.shape[1])"), ("i + n_k - n_q", "i")],
+                      ask="Two mistakes. Which key is column 0 of the second tile, and which keys does the last query see?"),
         Misconception("aligns the causal mask to the first key, not to the last", change=("i + n_k - n_q", "i"),
                       ask="With 1 query and 100 keys: which keys does the last query see?"),
         Misconception("drops the last tile when it is shorter", change=("range(0, n_k, tile_k)",
@@ -668,9 +673,9 @@ kernel_exercise(
                       ask="Did these rows see no key at all, or was what they had seen lost?"),
         Misconception("starts each tile's maximum at 0", change=("float s[TILE], m_new = m;", "float s[TILE], m_new = 0.0f;"),
                       ask="After a tile with a score of 100 comes one that is masked whole. What is `expf(m - m_new)`?"),
-        Misconception("writes a large negative number in place of -inf",
+        Misconception("still starts each tile's maximum far below the largest score so far, at -inf or at a large negative number",
                       change=[("float s[TILE], m_new = m;", "float s[TILE], m_new = -1e9f;")],
-                      ask="What is `expf(m - m_new)` now, when `m` is 3?")],
+                      ask="When a tile is masked whole: what are `m - m_new` and `s[j] - m_new`, if `m` is 3?")],
     hints=["A maximum that can fall is not a running maximum.",
            "From where should `m_new` start, so that a tile that is masked whole changes nothing?"])
 
@@ -746,6 +751,8 @@ def _backward_cases(rng):
         lse = (0.6 * q @ k.mT).logsumexp(-1)
         yield Case(q, k, grad_out, lse, 0.6, label=f"{n_q} queries, {n_k} keys")
     yield Case(q, k[8:16].clone(), grad_out, lse, 0.6, label="8 queries, a tile of 8 of 33 keys")
+    q, k, grad_out = (at + torch.randn(n, 2, generator=rng) for n, at in ((3, 15), (5, 10), (3, 0)))
+    yield Case(q, k, grad_out, (0.6 * q @ k.mT).logsumexp(-1), 0.6, label="scores of a hundred and more")
 
 
 exercise(
@@ -766,6 +773,8 @@ exercise(
         Misconception("normalises the weights of the tile anew", change=(
             "torch.exp(scale * q @ k.T - lse[:, None])", "(scale * q @ k.T).exp() / (scale * q @ k.T).exp().sum(1, keepdim=True)"),
                       ask="Do the weights of one tile of the keys sum to 1?"),
+        Misconception("takes the exponentials of the score and of the log-sum-exp, and then divides",
+                      change=(" - lse[:, None])", ") / lse[:, None].exp()"), ask="What is `exp(180)` in float32?"),
         Misconception("adds the log-sum-exp", change=(" - lse[:, None]", " + lse[:, None]"),
                       ask="What is $e^s / e^{\\mathrm{lse}}$ as one exponential?"),
         Misconception("leaves out the log-sum-exp", change=(" - lse[:, None]", ""),
@@ -864,9 +873,9 @@ exercise(
         Misconception("reads q and dO once, as if they stayed on the chip",
                       change=("n // tile * again", "again"),
                       ask="Only a tile of keys stays. What passes by it, and how many key tiles are there?"),
-        Misconception("counts dQ once per round, read or written",
+        Misconception("counts three passes over n x d numbers in each round, where there are four",
                       change=("again = 4 * n * d + 2 * n", "again = 3 * n * d + 2 * n"),
-                      ask="A block adds to rows of $dQ$ that others have added to before. What must it do before it writes?"),
+                      ask="Which of $q$, $dO$ and $dQ$ are read in a round, and which is written?"),
         Misconception("counts one statistic per row, where two are read",
                       change=("again = 4 * n * d + 2 * n", "again = 4 * n * d + n"),
                       ask="From what is $P$ made again, and from what $dS$?"),

@@ -440,6 +440,8 @@ def _attend_cases(rng):
         keys[table[i // 4], i % 4] = i / 8
     yield Case(torch.full((64,), 4.0), keys, randn(rng, *keys.shape), table, 60, 0.5,
                label="60 positions, d = 64, growing scores")
+    yield Case(torch.full((64,), -4.0), keys + 1, randn(rng, *keys.shape), table, 20, 0.5,
+               label="20 positions, d = 64, all scores far below zero")
 
 
 def _attend_expect(q, keys, values, table, length, scale):
@@ -519,6 +521,7 @@ def _append_cases(rng):
     yield Case([0, 1], 3, [2, 2, 0, 0], [3, 2], 2, label="room in the last page, and another table holds it")
     yield Case([0, 1], 4, [2, 2, 0, 0], [3, 2], 2, label="the last page is full, and another table holds it")
     yield Case([0, 1], 3, [3, 1, 0, 0], [3, 2], 2, label="another table holds the first page only")
+    yield Case([1, 0], 3, [2, 1, 0, 0], [3, 2], 2, label="another table holds the last page, which is page 0")
     yield Case([4, 0, 2], 9, [1, 0, 4, 0, 2], [1, 3], 4, label="four hold the last page")
     size = randint(rng, 3, 9)
     for length in (3 * size - 1, 2 * size + 1, 3 * size):
@@ -636,6 +639,7 @@ def room_cases(rng):
     yield Case([3, 2], [1, 0], 0, label="no page is free; the oldest needs one")
     yield Case([3, 2], [1, 1], 1, label="one page is free, two need one")
     yield Case([4, 1, 1], [3, 0, 0], 0, label="the oldest needs more than the youngest holds")
+    yield Case([4, 1, 1, 1], [9, 0, 0, 0], 0, label="the oldest needs more than all of them hold")
     yield Case([2, 3, 1], [1, 1, 1], 1, label="the youngest is preempted before its turn")
     yield Case([5, 2], [0, 0], 0, label="nobody needs a page")
     for _ in range(6):

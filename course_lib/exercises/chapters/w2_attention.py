@@ -20,7 +20,8 @@ exercise(
         """positions of the grains, (n,) and (n,) -> the distance, a tensor without axes"""
         return (a.sort().values - b.sort().values).square().mean().sqrt()
     ''',
-    cases=lambda rng: (Case(randn(rng, n), 3 + 2 * randn(rng, n), label=f"{n} grains") for n in (3, 1, 2, 33, 100)),
+    cases=lambda rng: [*(Case(randn(rng, n), 3 + 2 * randn(rng, n), label=f"{n} grains") for n in (3, 1, 2, 33, 100)),
+                       Case(torch.tensor([2.0, 1.0, 1.0]), torch.tensor([3.0, 0.0, 3.0]), label="grains at the same place")],
     compare=close(atol=1e-5, dtype="kind"), forbid=("cdist",), misconceptions=[
         Misconception("sends each grain where its number says, not where its place says",
                       change=("a.sort().values - b.sort().values", "a - b"),
@@ -146,6 +147,10 @@ def form_cases(rng):
                label="a short key and a long one")
 
 
+class _Weighed(dict):
+    """What was made of two matrices, and nobody returns."""
+
+
 def _weights_of(pair, case):
     """The attention weights of the two matrices, and their widths; anything else as it is."""
     if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(
@@ -153,7 +158,15 @@ def _weights_of(pair, case):
         return pair
     wide_q, wide_k = pair
     scores = wide_q.double() @ wide_k.double().T
-    return torch.softmax(scores, -1), wide_q.shape[1], wide_k.shape[1]
+    return _Weighed(weights=torch.softmax(scores, -1), width_of_wide_q=wide_q.shape[1], width_of_wide_k=wide_k.shape[1])
+
+
+def _same_weights(got, want, case):
+    if not isinstance(got, _Weighed):
+        n, m = map(len, case.args[:2])
+        return (f"is no pair of matrices of one width, the first with {n} rows (queries), the second with {m} (keys)"
+                + ". Is there a `return`?" * (got is None))
+    return close(atol=1e-5)(got, want, case)
 
 
 exercise(
@@ -171,7 +184,7 @@ exercise(
         """q (n, d), k (m, d) -> wide_q (n, d + 1), wide_k (m, d + 1)"""
         bias = -k.square().sum(-1, keepdim=True) / tau
         return torch.cat([2 * q / tau, torch.ones_like(q[:, :1])], -1), torch.cat([k, bias], -1)
-    ''', cases=form_cases, measure=_weights_of, compare=close(atol=1e-5), misconceptions=[
+    ''', cases=form_cases, measure=_weights_of, compare=_same_weights, misconceptions=[
         Misconception("forgets the 2 of 2 q.k", change=("2 * q / tau", "q / tau"),
                       ask="Expand |q - k|^2. What is the factor of q.k?"),
         Misconception("divides the products by tau, but not the bias", change=("keepdim=True) / tau", "keepdim=True)"),
@@ -197,7 +210,7 @@ exercise(
                       ask="In the product of your two matrices, how often is q.k divided by tau?"),
         Misconception("adds |k|^2 where it must be subtracted", change=("-k.square()", "k.square()"),
                       ask="Two keys have the same direction, one much further out. Which is nearer to a query close to the origin?"),
-        Misconception("leaves the keys' norms out, or gives the query's instead",
+        Misconception("adds the same number for every key: none, the query's norm, or one for all",
                       change=("bias = -k.square().sum(-1, keepdim=True) / tau", "bias = torch.zeros_like(k[:, :1])"),
                       ask="|q|^2 is the same for all keys of a row and cancels in softmax. Is |k|^2 the same for all keys?"),
         Misconception("carries |q|^2 along, which cancels in softmax", code='''

@@ -75,11 +75,11 @@ def difference(
     if isinstance(want, torch.Tensor):
         if not isinstance(got, torch.Tensor):
             plain = "plain " * (isinstance(got, Foreign) and got.type.lower().endswith("tensor"))
-            return f"{where}returns {a_value(got)}, not a {plain}tensor{_advice(got)}"
+            return f"{where}returns {a_value(got)}, not a {plain}tensor{_advice(got, where)}"
         return _tensors(got, want, atol, rtol, dtype, where)
     if isinstance(want, (tuple, list)):
         if not isinstance(got, (tuple, list)):
-            return f"{where}returns {a_value(got)} where {len(want)} values are expected{_advice(got)}"
+            return f"{where}returns {a_value(got)} where {len(want)} values are expected{_advice(got, where)}"
         if len(got) != len(want):
             return f"{where}returns {len(got)} values where {len(want)} are expected"
         parts = (difference(g, w, atol, rtol, dtype, f"{_inside(where)}item {i}: ")
@@ -87,7 +87,7 @@ def difference(
         return next(filter(None, parts), None)
     if isinstance(want, dict):
         if not isinstance(got, dict):
-            return f"{where}returns {a_value(got)} where a dict is expected{_advice(got)}"
+            return f"{where}returns {a_value(got)} where a dict is expected{_advice(got, where)}"
         if got.keys() != want.keys():
             return f"{where}has the keys {', '.join(map(str, got))}; expected {', '.join(map(str, want))}"
         parts = (difference(got[k], want[k], atol, rtol, dtype, f"{_inside(where)}{k}: ") for k in want)
@@ -95,9 +95,9 @@ def difference(
     if isinstance(want, bool) or want is None or isinstance(want, str):
         same = type(got) is type(want) and got == want
         return (None if same else f"{where}is {show(got)}, expected "
-                f"{show(want)}{_advice(got) if want is not None else ''}")
+                f"{show(want)}{_advice(got, where) if want is not None else ''}")
     if isinstance(got, bool) or not isinstance(got, (int, float)):
-        return f"{where}is {a_value(got)}, expected the number {show(want)}{_advice(got)}"
+        return f"{where}is {a_value(got)}, expected the number {show(want)}{_advice(got, where)}"
     if isinstance(want, int) and isinstance(got, float):
         return f"{where}is the float {show(got)}, expected the integer {want}"
     equal = got == want or (got != got and want != want) or _near(got, want, atol, rtol)
@@ -142,13 +142,12 @@ def _kind(tensor: torch.Tensor) -> str:
             "bool" if tensor.dtype == torch.bool else "integer")
 
 
-def compare_outputs(compare: Callable) -> Callable:
+def compare_outputs(compare: Callable, names: list[str] | None = None) -> Callable:
     """A comparison of a kernel's outputs, one by one, from one of a single value."""
     def outputs(got, want, case) -> str | None:
-        names = [f"output {i + 1}: " for i in range(len(want))] if len(want) > 1 else [""]
-        for name, g, w in zip(names, got, want):
+        for i, (g, w) in enumerate(zip(got, want)):
             if told := compare(g, w, case):
-                return name + told
+                return (f"{names[i] if names else f'output {i + 1}'}: " if len(want) > 1 else "") + told
         return None if len(got) == len(want) else f"has {len(got)} outputs, expected {len(want)}"
     return outputs
 
@@ -165,9 +164,9 @@ def same_form(got: Any, want: Any) -> bool:
     return isinstance(got, type(want)) or isinstance(got, (int, float)) and isinstance(want, (int, float))
 
 
-def _advice(got) -> str:
+def _advice(got, where: str = "") -> str:
     if got is None:
-        return ". Is there a `return`?"
+        return "" if "item" in where else ". Is there a `return`?"      # what holds the item was returned
     if isinstance(got, Foreign) and got.type.startswith("numpy"):
         return ". A NumPy array does not know about gradients or devices: stay in torch"
     if isinstance(got, Foreign) and got.type in ("generator", "coroutine"):

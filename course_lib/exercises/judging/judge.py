@@ -25,7 +25,7 @@ from ..running.results import Foreign, Outcome, Request, Run
 from .screen import screen
 from ..running.values import copied
 from .verdict import NOT_ATTEMPTED, NOT_RUN, WRONG, Verdict, verdict_on
-from .wording import BROKEN, changed_inputs, on_failure, on_pass, on_wrong
+from .wording import BROKEN, changed_inputs, on_failure, on_pass, on_wrong, output_names
 
 
 @dataclass
@@ -205,7 +205,7 @@ def _difference(exercise: Exercise, case: Case, got: Any, want: Any) -> str | No
     if isinstance(got, Foreign) and (structured or exercise.language == "cuda"):
         return close()(got, want, case)
     if exercise.language == "cuda":
-        return compare_outputs(exercise.compare)(got, want, case)
+        return compare_outputs(exercise.compare, output_names(exercise, case))(got, want, case)
     try:
         return exercise.differs(got, want, case)
     except Exception:  # the author's comparison raised on a value of an unexpected type

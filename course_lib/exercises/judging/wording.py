@@ -7,7 +7,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
-from ..parts import Case, Exercise
+from ..parts import Array, Case, Exercise, Launch
 from ..running.results import Failure, Outcome, Run
 from ..running.runner import line_of
 from .show import SMALL, show
@@ -85,7 +85,7 @@ def on_wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source
     headline += "" if headline.endswith((".", "?", "!")) else "."
     details = _inputs(exercise, case, 0 if told.startswith("moves") else SMALL)
     if not told.startswith(("changes", "moves")):            # then the values themselves are right
-        details += _values(exercise, case, outcome, want)
+        details += _values(exercise, case, outcome, want, told)
     if (outcome.counts or {}).get("unwritten"):
         details.append(("Never written", outcome.counts["unwritten"]))
     if outcome.nan:
@@ -99,12 +99,15 @@ def on_wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source
     return verdict_on(exercise, WRONG, headline, details, case=case.label, picture=picture(outcome))
 
 
-def _values(exercise: Exercise, case: Case, outcome: Outcome, want: Any) -> list[tuple[str, str]]:
+def _values(exercise: Exercise, case: Case, outcome: Outcome, want: Any, told: str) -> list[tuple[str, str]]:
     """What was returned, what was expected, and which inputs were changed."""
     kernel = exercise.language == "cuda"
-    got = outcome.value[0] if kernel and len(outcome.value) == 1 else outcome.value
-    wanted = want[0] if kernel and len(want) == 1 else want
-    if not kernel:
+    got, wanted = outcome.value, want
+    if kernel:                      # of several outputs the one that `told` is about
+        names = output_names(exercise, case) if len(want) > 1 else []
+        i = next((i for i, name in enumerate(names) if told.startswith(f"{name}: ")), 0)
+        got, wanted = got[i], want[i]
+    else:
         got, wanted = exercise.measured(got, case), exercise.measured(want, case)
     rows = [("Your kernel wrote" if kernel else "You returned", show(got)), ("Expected", show(wanted))]
     if outcome.changed:
@@ -170,6 +173,17 @@ def changed_inputs(exercise: Exercise, case: Case, outcome: Outcome) -> list[str
     names = [] if exercise.language == "cuda" else argument_names(exercise, case)
     numbered = {f"argument {i}": name for i, name in enumerate(names, 1)}
     return [numbered.get(name, name) for name in outcome.changed]
+
+
+def output_names(exercise: Exercise, case: Case) -> list[str]:
+    """What the kernel's own signature calls the arrays that are compared."""
+    launches, names = exercise.launch(*case.args, **case.kwargs), {}
+    for launch in [launches] if isinstance(launches, Launch) else launches:
+        head = re.search(rf"\b{launch.kernel or exercise.name}\s*\(([^)]*)\)", exercise.stub)
+        for arg, parameter in zip(launch.args, head[1].split(",") if head else launch.args):
+            if isinstance(arg, Array) and arg.role in ("out", "inout"):
+                names.setdefault(id(arg), parameter.split()[-1].strip("*") if head else f"output {len(names) + 1}")
+    return list(names.values())
 
 
 def signature(exercise: Exercise) -> str:
