@@ -5,7 +5,6 @@ import ast
 import importlib
 import importlib.util
 import inspect
-import math
 import re
 import sys
 import textwrap
@@ -44,7 +43,6 @@ def exercise(*, id: str, kind: str, card: str, stub: str | None = None, solution
         stub = stub or f"{name} = None" + (f"    # {_or(options)}" if options else "")
         solution = solution or (None if callable(answer) else f"{name} = {answer!r}\n")
         compare = compare or number(tolerance, rtol)
-        rest.setdefault("given", {"math": math})            # an answer may be typed as a formula
     else:
         if kind == "write" and solution and stub is None:
             stub = blank(_whole(solution))

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -59,9 +60,10 @@ def generator(exercise: Exercise, seed: int) -> torch.Generator:
 
 def request(exercise: Exercise, cases: list[Case], seed: int = 0) -> Request:
     """Plain data with which a child can run a source on the cases."""
-    made = Request(id=exercise.id, language=exercise.language, name=exercise.name,
-                   value=exercise.kind in ("predict", "choose"), is_class=_is_class(exercise),
-                   given=given_spec(exercise.given), call=exercise.call,
+    typed = exercise.kind in ("predict", "choose")
+    given = {"math": math} | exercise.given if typed else exercise.given      # an answer may be typed as a formula
+    made = Request(id=exercise.id, language=exercise.language, name=exercise.name, value=typed,
+                   is_class=_is_class(exercise), given=given_spec(given), call=exercise.call,
                    inputs=[(c.args, c.kwargs) for c in cases], mutates=exercise.mutates,
                    forbid=exercise.forbid, limit=exercise.limit, seed=seed)
     if exercise.language == "cuda":
