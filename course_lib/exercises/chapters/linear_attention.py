@@ -527,6 +527,8 @@ exercise(
                       ask="After one token 0.98 is left, after two 0.98 times 0.98. Is 0.02 lost at every token?"),
         Misconception("gives the mean memory 1 / (1 - a)", value=50,
                       ask="At 1 / (1 - a) tokens the fraction 1/e is left. Is that a half?"),
+        Misconception("rounds up, to the first token after which less than half is left", value=35,
+                      ask="After 34 tokens 0.503 is left, after 35 tokens 0.493. Which of them is nearer to a half?"),
         Misconception("takes a logarithm to base 2 for the natural one", value=math.log(2) / -math.log2(0.98),
                       ask="Solve 0.98^t = 1/2: is the logarithm on both sides one and the same?")],
     hints=["Solve $a^t = 1/2$.", "$t = \\ln 2 / (-\\ln 0.98)$, and $-\\ln 0.98$ is a little more than 0.02."])
