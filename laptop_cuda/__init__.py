@@ -3,7 +3,7 @@ bugs.
 
     mod = laptop_cuda.load("flash.cu")            # or compile(source), CUDA C++ as text
     mod.flash[grid, block](q, k, v, out, n, scale)
-    with laptop_cuda.profile() as report: ...     # exact counts
+    with laptop_cuda.profile() as report: ...     # counts, access by access
     with laptop_cuda.sanitize(): ...              # a bug is a KernelError
     laptop_cuda.inspect(mod.flash, arch="sm_90")  # registers, occupancy, machine code: by nvcc, no card
 

@@ -13,8 +13,8 @@ __global__ void wide16(const int* at, float4* out) { wide_load(at, out); }
 
 // The reads of a tiled product: `lanes` threads have a row; rows are `row` elements apart, columns `column`.
 template <typename T> __global__ void tile_reads(T* out, int lanes, int row, int column) {
-    __shared__ T tile[512];
-    for (int i = threadIdx.x; i < 512; i += 32) tile[i] = T{};
+    __shared__ T tile[1024];
+    for (int i = threadIdx.x; i < 1024; i += 32) tile[i] = T{};
     __syncwarp();
     out[threadIdx.x] = tile[threadIdx.x / lanes * row + threadIdx.x % lanes * column];
 }
