@@ -26,7 +26,8 @@
 // The distance is a sum of squared differences, so nothing cancels and no score is above 0, however far from
 // 0 the tokens are. A row's maximum and its sum are stored separately for the backward pass: with a small tau
 // scores reach -1e7, where max + log(sum) in float loses the logarithm.
-// On a card w2_backward_keys<T, 32, 64> spills 0.7 KB per thread by nvcc 13.0 for sm_90: slow, not wrong.
+// On a card w2_backward_keys<T, 32, 64> spills 0.7 KB per thread by nvcc 13.0 for sm_90, and on sm_80 all of the
+// backward kernels spill 0.6 to 1.2 KB (data/gpu/registers.txt): slow, not wrong.
 #include "common/tiles.cuh"
 #include <float.h>
 

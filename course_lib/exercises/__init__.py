@@ -49,7 +49,8 @@ and so on in the order of `CHAPTERS`. A module is imported when one of its ids i
   It returns a tensor, number, string, or tuple/list/dict of such.
 - `cases` values are tensors, numbers, strings, None, and tuples/lists/dicts of such.
 - `measure=`: `fn(result, case)`, computed here from what the code returned, before it is compared and shown.
-  Nothing that decides a mark is measured in `call`, where the student's code runs.
+  What is measured in `call` is measured where the student's code runs, which could change it. An exercise whose mark
+  rests on that, or on `forbid=`, says so on its card (`Exercise.on_trust`).
 - `compare`: `close(atol=, rtol=, dtype=True)`, `exact()`, or `fn(got, want, case) -> None | str`.
 - `properties`: `(name, fn)`, `fn(got, case)` returns True if it holds (or None), False or a sentence if it is
   broken. Write the name so that it follows "This must hold and does not:".

@@ -34,6 +34,8 @@ def card(exercise: Exercise) -> str:
         parts.append("\n".join(f"- **{key}** · {text}" for key, text in exercise.options.items()))
     if exercise.given:
         parts.append("Given: " + ", ".join(f"`{name}`" for name in exercise.given) + ".")
+    if exercise.on_trust:
+        parts.append("The check watches *how* your code does it, while it runs: it finds slips, and is no guard against tricks.")
     parts += [f"<details><summary>Hint {i}</summary>\n\n{hint}\n\n</details>"
               for i, hint in enumerate(exercise.hints, 1)]
     return "\n\n".join(parts)

@@ -120,6 +120,11 @@ class Exercise:
         """The first line of the exercise's cell (the second one, under %%cuda)."""
         return f"{'//' if self.language == 'cuda' else '#'} EXERCISE {self.id}"
 
+    @property
+    def on_trust(self) -> bool:
+        """Whether the mark rests on how Python code gets its result, which its own process looks at."""
+        return self.language == "python" and bool(self.forbid or "__torch_" in (self.call or ""))
+
     def cell(self, body: str) -> str:
         """The text of the exercise's cell with this body."""
         head = "%%cuda\n" if self.language == "cuda" else ""

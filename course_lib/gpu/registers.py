@@ -1,4 +1,4 @@
-"""`python -m course_lib gpu-registers`: registers and spills of every instance, for five architectures.
+"""`python -m course_lib gpu-registers`: registers and spills of every instance that a case launches, on five architectures.
 
 Needs nvcc and c++filt, no card. Writes data/gpu/registers.txt.
 """

@@ -11,7 +11,8 @@ whose pointers are the arrays of the test in order, then the output if the test 
       --order forward|reverse|seeded   --timeout SECONDS
       --seed N               of random inputs that the challenge draws without a seed, and of the order
 
-Every launch of every case is checked and counted. The exit status is 0 if all is right, 1 if a result is
+The submission's host code (`solve`, `custom_kernel`) and the challenge's Python run as you, without walls: judge what you
+would run yourself. Every launch of every case is checked and counted. The exit status is 0 if all is right, 1 if a result is
 wrong, a bug is found or a budget is exceeded, 2 if the submission cannot be judged, 124 after the timeout.
 """
 import argparse

@@ -244,6 +244,8 @@ def test_declaration_is_whole(each):
     text = card(ex)
     assert ex.kind in text and f"{ex.minutes:g} minutes" in text and text.count("<details>") == len(ex.hints)
     assert len(each.cases) >= (1 if ex.cases is None else 3)
+    how = ex.language == "python" and bool(ex.forbid or "Watch" in (ex.call or "") or "NeverRead" in (ex.call or ""))
+    assert ("no guard against tricks" in text) == how, "what is checked on trust says so"
     made = cells(ex.id)
     assert made[0]["source"].startswith(f"### Exercise {ex.id} · ")
     assert made[1]["source"].splitlines()[ex.language == "cuda"] == ex.marker
@@ -259,6 +261,7 @@ def test_cases_are_the_same_for_a_seed_and_others_for_another(each):
         drawn = [[(c.args, c.kwargs) for c in core.draw(each.ex, seed)] for seed in (3, 3, 4)]
         assert all(map(same, drawn[0], drawn[1])) and not all(map(same, drawn[0], drawn[2]))
         assert len(drawn[0]) == len(drawn[2])
+        assert core.request(each.ex, each.cases, 3).seed not in (0, 3), "a run could tell all cases from it"
 
 
 # --- mutation ---------------------------------------------------------------------------------------------
@@ -813,13 +816,16 @@ OWN_NAMES = {
     "1.2": "softmax = lambda x, dim=-1: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True)\n",
     "3.4": "tile = 4\nexpand = 2\n", "9.11": "norm = 1\ndouble = 2\n",
     "7.2": "class Helper:\n    def __init__(self):\n        self.stack = []\n        self.stack.append(1)\nHelper()\n",
-    "6.4": "def softmax(scores):\n    return scores\n"}
+    "6.4": "def softmax(scores):\n    return scores\n",
+    "1.5": "def reference(q, k, v):\n    return torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
+           "want = reference(*torch.randn(3, 2, 4))\nprint(want)\n"}
+OWN_TESTS = "x = torch.randn(2, 3)\nassert torch.allclose(softmax(x), torch.softmax(x, -1))\nprint(softmax(x) - x.softmax(-1))\n"
 
 
 @pytest.mark.parametrize("id", OWN_NAMES)
-def test_a_forbidden_name_that_is_the_students_own_is_allowed(id):
+def test_a_forbidden_name_that_is_the_students_own_or_in_a_test_of_theirs_is_allowed(id):
     ex = find(id)
-    source = OWN_NAMES[id] if id == "1.2" else OWN_NAMES[id] + ex.solution
+    source = OWN_NAMES[id] + OWN_TESTS if id == "1.2" else OWN_NAMES[id] + ex.solution
     assert core.evaluate(ex, source, 3).passed, str(core.evaluate(ex, source, 3))
 
 
@@ -830,6 +836,9 @@ FORBIDDEN = {
     "1.2 under a decorator": HIDES + "    return d._disable_current_modes()(f)(x, dim)\n",
     "1.2 under two guards": HIDES + "    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():\n        return list(map(f, [x], [dim]))[0]\n",
     "1.2 without a profiler": HIDES + "    __import__('sys').setprofile(None)\n    with d._disable_current_modes():\n        return f(x, dim)\n",
+    "1.2 by exec": "exec('def softmax(x, dim=-1):\\n    return torch.softmax(x, dim)', globals())\n",
+    "1.2 by a table made before": "soft = torch.jit.trace(lambda x: torch.softmax(x, 0), torch.ones(3))\ndef softmax(x, dim=-1):\n    return soft(x)\n",
+    "9.11 by Python's numbers": "def squared_distances(q, k):\n    return (q - float(q[0, 0])) @ k.T\n",
     "1.2 masked": "def softmax(x, dim=-1):\n    return torch._masked_softmax(x, torch.zeros_like(x, dtype=torch.bool), dim, 2)\n",
     "1.2 by sums so far": "def softmax(x, dim=-1):\n    return (x - x.logcumsumexp(dim).narrow(dim, -1, 1)).exp()\n",
     "1.2 in a process": SOFTMAX.replace("\n", "\n    __import__('subprocess').run(['true'])\n", 1),

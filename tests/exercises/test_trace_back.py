@@ -122,7 +122,8 @@ EVERY = 10               # a run over all of them takes a quarter of an hour
 
 @pytest.mark.slow
 def test_the_guilty_line_is_among_the_first_three():
-    """Only kernels with a wrong element count: an error of the sanitizer names its line itself."""
+    """Only kernels with a wrong element count: an error of the sanitizer names its line itself. Of 99 that could be
+    traced (23 November 2026) 87 had it among the three and 60 first; the weights were chosen on these kernels."""
     found = total = 0
     for ex, name, code in list(wrong_kernels())[::EVERY]:
         if core.runner.run(core.request(ex, core.draw(ex)), code).failure:
@@ -136,4 +137,4 @@ def test_the_guilty_line_is_among_the_first_three():
         found, total = found + hit, total + 1
         print("found " if hit else "missed", ex.id, name, sorted(guilty), lines)
     print(f"{found} of {total}: {found / total:.0%}")
-    assert total >= 60 / EVERY and found / total >= 0.7     # 83 % of all of them, 7 of this sample's 10
+    assert total >= 60 / EVERY and found / total >= 0.7     # 7 of this sample's 10

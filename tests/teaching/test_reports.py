@@ -8,6 +8,7 @@ import errno
 import io
 import json
 import os
+import zipfile
 from dataclasses import asdict
 
 import pytest
@@ -23,7 +24,7 @@ from course_lib.teaching.hand_ins.late import LateRule, read_rule
 from course_lib.teaching.marks.store import Store
 from course_lib.teaching.hand_ins.submissions import collect
 from course_lib.teaching.marks.table import table
-from hand_ins import MOODLE, notebook, put
+from hand_ins import MOODLE, notebook, put, zipped
 
 CELL = "# EXERCISE 3.2\nx = 1"
 
@@ -113,10 +114,12 @@ def test_days_late_cost_what_the_rule_says(marked):
     ("ann_late_4711_5022_03_gqa.ipynb", 2, "Canvas has it as late, its date does not"), ("ann_4711_5022_03_gqa.ipynb", 2, ""),
     ("ann_4711_5022_03_gqa.ipynb", 0, "50 % off (by the date of its file: Canvas's name for it does not say late)"),
     ("1-2 - Ann Lee - May 1, 2024 1159 PM/03_gqa.ipynb", 0, ""), ("Ann - May 2, 2024 901 AM/03_gqa.ipynb", 2, "9 h late"),
-    ("Lab_ann_attempt_2024-05-02-09-01-00_03_gqa.ipynb", 2, "9 h late")])
+    ("Lab_ann_attempt_2024-05-02-09-01-00_03_gqa.ipynb", 2, "9 h late"), ("ann.zip", 0, "60 min late"), ("ann.zip", 2, "")])
 def test_a_platforms_name_for_a_hand_in_says_when_it_came(tmp_path, name, hours, told):
-    """Where the name has no date, the file's own counts: `hours` old, with the deadline an hour ago."""
-    put(tmp_path / name, notebook(CELL), age=3600 * hours)
+    """Where the name has no date, the file's own counts: `hours` old, with the deadline an hour ago. The dates in a
+    zip, here of 1980, are the student's."""
+    content = zipped({zipfile.ZipInfo("03_gqa.ipynb"): notebook(CELL)}) if name.endswith(".zip") else notebook(CELL)
+    put(tmp_path / name, content, age=3600 * hours)
     due = (datetime.datetime(2024, 5, 2) if "2024" in name
            else datetime.datetime.now() - datetime.timedelta(hours=1))
     note = LateRule({"": due}, percent=50).share(collect(tmp_path)[0])[1]

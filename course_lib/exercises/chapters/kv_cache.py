@@ -68,9 +68,11 @@ def _use_row_cache(f, capacity, pieces):
         new = room()
         if any(map(alike, old, new)):
             raise ValueError("after an append the room holds what it held before: the new tokens are not in it")
-        got = cache.view()
+        first, got = cache.view(), cache.view()                                # a stale one would differ
         made = got if got is None else tuple(x.clone() for x in got)
         seen.append({"keys": made[0], "values": made[1]} if made and len(made) == 2 else made)
+        if first is not None and got is not None and not all(map(alike, first, got)):
+            raise ValueError("`view` shows something else when it is called a second time")
         if not all(map(alike, new, room())):
             raise ValueError("`view` writes into the room; only `append` may")
         wanted[0, :, length:length + k.shape[1]], wanted[1, :, length:length + k.shape[1]] = k, v

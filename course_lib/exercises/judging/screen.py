@@ -11,6 +11,7 @@ import ast
 
 from laptop_cuda.only_kernels import plain_text, refused
 from ..running.kernel_runner import without_magic
+from ..running.namespace import definition_of
 from ..parts import Exercise
 from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
@@ -24,8 +25,9 @@ def screen(exercise: Exercise, source: str) -> Verdict | None:
         used = refused(source, exercise.forbid, exercise.stub)
         return verdict_on(exercise, WRONG, used) if used else None
     used = outside_names(source)
+    asked = outside_names(source, exercise.name) if used & set(exercise.forbid) else used
     for name in exercise.forbid:
-        if name in used:
+        if name in asked:
             return verdict_on(exercise, WRONG, f"`{name}` may not be used here: the exercise is to do "
                               "without it.")
     if "course_lib" in used:
@@ -69,10 +71,10 @@ def _begins_with_text(node: ast.FunctionDef | ast.ClassDef) -> bool:
     return first.value.value is not Ellipsis or len(node.body) > 1
 
 
-def outside_names(source: str) -> set[str]:
-    """Names and attributes that a source uses and does not define itself."""
+def outside_names(source: str, of: str | None = None) -> set[str]:
+    """Names and attributes that a source, or what the name `of` in it rests on, uses and does not define itself."""
     try:
-        tree = ast.parse(source)
+        tree = ast.parse(source) if of is None else definition_of(ast.parse(source), of)
     except (SyntaxError, ValueError):
         return set()
     nodes = list(ast.walk(tree))

@@ -36,6 +36,35 @@ def build_namespace(given: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     return namespace
 
 
+def definition_of(tree: ast.Module, name: str) -> ast.Module:
+    """The statements of a cell that `name` rests on: without what somebody has written beside it to try it."""
+    kept: list[ast.stmt] = []
+    wanted, before = {name}, -1
+    while len(kept) > before:
+        before = len(kept)
+        for statement in tree.body:
+            own_test = isinstance(statement, (ast.Assert, ast.Expr))
+            if statement not in kept and not own_test and wanted & _names(statement, ast.Store):
+                kept.append(statement)
+                wanted |= _names(statement, ast.Load)
+    return ast.Module([statement for statement in tree.body if statement in kept], []) if kept else tree
+
+
+def _names(statement: ast.stmt, context: type) -> set[str]:
+    """The names that a statement reads, or those that it binds or whose attributes and items it sets."""
+    found = set()
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, context):
+            while isinstance(node, (ast.Attribute, ast.Subscript)):
+                node = node.value
+            found |= {node.id} if isinstance(node, ast.Name) else set()
+        elif context is ast.Store and isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif context is ast.Store and isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+    return found
+
+
 def driver(request: Request) -> Callable:
     """The exercise's `call=`, ready to run; a plain call where it has none."""
     if request.call is None:

@@ -18,7 +18,7 @@ import torch
 
 from .first_nan import NanTracer
 from .limits import TimeIsUp, guarded
-from .namespace import build_namespace, driver
+from .namespace import build_namespace, definition_of, driver
 from .results import LATE, PRINTED, Failure, Foreign, Outcome, Request, Run, with_article
 from .values import copied, freeze, has_nan, same, storages
 from .watch import HIDDEN, THREADS, calls, warm_up
@@ -77,12 +77,10 @@ class _Cell:
         if failure:
             return None, failure
         name = self.request.name
-        namespace = build_namespace(self.request.given)
-        before = dict(namespace)
-        with (torch.random.fork_rng(devices=[]), guarded(self.deadline, printed),
-              calls(self.request.forbid, self.filename) as used):
-            torch.manual_seed(self.request.seed)
-            exec(code, namespace)
+        namespace, before, used = self._execute(code, printed)
+        if used and not used & {HIDDEN, THREADS}:       # by a test beside the function, perhaps
+            alone = compile(definition_of(ast.parse(self.source), name), self.filename, "exec", dont_inherit=True)
+            namespace, before, used = self._execute(alone, printed)
         if used:
             return None, _forbidden(sorted(used)[0])
         if name not in namespace or (name in before and namespace[name] is before[name]):
@@ -93,6 +91,16 @@ class _Cell:
             return None, Failure("not defined", f"`{name}` is {with_article(type(made).__name__)}, not "
                                  f"{wanted}", name=name)
         return made, None
+
+    def _execute(self, code, printed: io.StringIO) -> tuple[dict, dict, set[str]]:
+        """The names after the code has run, those before, and what it has called that is forbidden."""
+        namespace = build_namespace(self.request.given)
+        before = dict(namespace)
+        with (torch.random.fork_rng(devices=[]), guarded(self.deadline, printed),
+              calls(self.request.forbid, self.filename) as used):
+            torch.manual_seed(self.request.seed)
+            exec(code, namespace)
+        return namespace, before, used
 
     def call(self, call: Callable, made: Any, args: tuple, kwargs: dict) -> Outcome:
         """The outcome of one case, on copies of its inputs."""

@@ -3,7 +3,7 @@
 `screen` looks for a forbidden name in the source. This looks at what is called, so that `getattr(F, "soft" +
 "max")`, a module that calls it inside, and the same operation under another name are found too. Code that
 calls anything while the watch is down is found as well. It works inside the process that runs the code, so it
-is no wall: what ends the watch without a call, or leaves torch, is not seen.
+is no wall: what ends the watch without a call, reaches into it, or leaves torch, is not seen.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FUNCTIONS = {
         "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack",
         "pad"},
     "autograd": {"grad", "backward", "vjp", "jvp", "jacrev", "jacfwd", "_make_dual"},
-    "float64": {"double", "numpy", "__array__", "tolist"}}
+    "float64": {"double", "numpy", "__array__", "tolist", "item", "__float__", "untyped_storage", "data_ptr"}}
 # Forbidden name -> operations that these end in, wherever they were called from.
 OPERATIONS = {
     "softmax": {"softmax", "safe_softmax", "masked_softmax", "softmin"},
@@ -53,6 +53,8 @@ SAME = {
     "diag_embed": ("diag",),
     "float64": ("double",)}
 TORCH = os.path.dirname(torch.__file__) + os.sep
+RUNNER = os.path.join(os.path.dirname(__file__), "runner.py")
+OURS = ("<driver>", "<given ", "<frozen ")          # code of an exercise and of Python that has no file
 THREADS, HIDDEN = "a thread", "out of sight"
 
 
@@ -116,11 +118,16 @@ def _from(filename: str) -> bool:
     """Whether code of this file is what called, at whatever distance: an exercise's own driver may call what
     it likes."""
     frame = sys._getframe(2)
-    while frame is not None:
-        if frame.f_code.co_filename == filename:
+    while frame is not None and frame.f_code.co_filename != RUNNER:
+        if _is_cells(frame.f_code.co_filename, filename):
             return True
         frame = frame.f_back
     return False
+
+
+def _is_cells(place: str, filename: str) -> bool:
+    """Whether code is of the cell, or was made of a text by it."""
+    return place == filename or place[:1] == "<" and not place.startswith(OURS)
 
 
 # --- the watch itself: it is up whenever the file's code, or what that calls outside torch, makes a call ----

@@ -23,7 +23,7 @@ def gaussians(draw, b, heads, n, m, d, causal=False, grad=False, v_dim=None):
     mu_q, mu_k, v = draw(b, heads, n, d), draw(b, heads, m, d), draw(b, heads, m, v_dim or d)
     sigma_q, sigma_k = draw(b, heads, n, d).abs(), draw(b, heads, m, d).abs()
     tau = torch.arange(8.0, 8 + heads, device=v.device)         # one per head
-    return mu_q, sigma_q, mu_k, sigma_k, v, tau, *([draw(b, heads, n, d)] if grad else []), causal
+    return mu_q, sigma_q, mu_k, sigma_k, v, tau, *([draw(b, heads, n, v_dim or d)] if grad else []), causal
 
 
 def exact(*arguments):
@@ -71,4 +71,4 @@ CASES = [
     *(forward(3, "flash_tensor_core", dtype=dtype, note="W2") for dtype in (F16, BF16)),
     Case(chapter="w2_attention", kernels=("rowsum_do_o", "w2_backward_keys", "w2_backward_queries"),
          inputs=partial(gaussians, grad=True), run=gradients_by_kernels, oracle=gradients(exact),
-         small=SMALL, large=LARGE)]
+         small=(*SMALL, SMALL[0] | {"v_dim": 64}), large=LARGE)]     # values wider than keys spill most

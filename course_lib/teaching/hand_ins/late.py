@@ -27,7 +27,7 @@ class LateRule:
         if due is None or submission.problem or not submission.cells:
             return 1.0, ""
         extra = float(submission.row.get("extension") or 0)
-        hours = (submission.when - due.timestamp()) / 3600 - extra
+        hours = (submission.sent - due.timestamp()) / 3600 - extra
         said = late_by_name(PurePosixPath(submission.file))
         if hours * 60 <= self.grace:
             return 1.0, "Canvas has it as late, its date does not" if said else ""

@@ -33,6 +33,7 @@ class Submission:
     chapter: str                       # a word of CHAPTERS, or "" if that cannot be told
     file: str                          # where it was found, for people
     when: float                        # seconds since 1970
+    sent: float = 0.0                  # when it was handed in; a date in a student's zip is `when` alone
     cells: dict[str, str] = field(default_factory=dict)       # exercise id -> the text of its cell
     problem: str = ""                  # why it cannot be read
     notes: list[str] = field(default_factory=list)
@@ -150,7 +151,7 @@ def read(found: Found) -> list[Submission]:
 def _read(found: Found) -> Submission:
     """Of all cells of a notebook, those that begin with an exercise's marker; the chapter is that of most."""
     made = Submission(found.person.name, chapter_of_name(found.path), str(found.path), found.when,
-                      problem=found.problem, person=found.person, given=found.person)
+                      found.sent or found.when, problem=found.problem, person=found.person, given=found.person)
     if found.problem:
         return made
     try:

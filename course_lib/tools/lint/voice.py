@@ -1,7 +1,7 @@
 """`python -m course_lib lint voice [PATH...]`: phrases that a reader has to decipher.
 
 A dozen patterns for the house's commonest riddles, over comments, docstrings, messages and prose. A line that
-needs one says `voice: ok` in a comment.
+needs one says `voice: ok` in a comment. What it prints is a list to read: it finds plain sentences too.
 """
 from __future__ import annotations
 
@@ -75,4 +75,4 @@ def findings(places: list[str] | None = None) -> list[str]:
 def main(argv: list[str]) -> int:
     said = findings(argv)
     print("\n".join([*said, f"{len(said)} to read again"]))
-    return 1 if said else 0
+    return 0
