@@ -35,7 +35,7 @@ class Found:
     when: float
     data: bytes = b""
     problem: str = ""
-    sent: float = 0.0               # when its zip came, whatever the dates in it; 0: the notebook came as it is
+    sent: float = 0.0               # when its zip came, whatever the dates in it; 0: it was in none
 
 
 def notebooks_in(folder: Path, class_zips: list[Path] = (), depth: int | None = None) -> Iterator[Found]:
@@ -115,7 +115,8 @@ def _zipped(source, found: Found, depth: int = 0) -> Iterator[Found]:
     spent = 0
     for name, moment, data, problem in _entries(source, found.when):
         spent += len(data)
-        one = Found(found.person, found.origin, folder / name, moment, data, problem, found.sent or found.when)
+        one = Found(found.person, found.origin, folder / name, moment, data, problem,
+                    found.sent or found.when)
         if spent > MAX_HAND_IN:
             one.data, one.problem = b"", f"the zip file holds more than {MAX_HAND_IN >> 20} MiB"
             yield one

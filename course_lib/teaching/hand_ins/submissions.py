@@ -151,7 +151,8 @@ def read(found: Found) -> list[Submission]:
 def _read(found: Found) -> Submission:
     """Of all cells of a notebook, those that begin with an exercise's marker; the chapter is that of most."""
     made = Submission(found.person.name, chapter_of_name(found.path), str(found.path), found.when,
-                      found.sent or found.when, problem=found.problem, person=found.person, given=found.person)
+                      found.sent or found.when, problem=found.problem, person=found.person,
+                      given=found.person)
     if found.problem:
         return made
     try:
