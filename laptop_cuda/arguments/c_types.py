@@ -82,7 +82,7 @@ class CResult(ctypes.Structure):
                 ("n_sites", c_uint64), ("n_unique", c_uint64), ("unique_sectors", c_uint64 * CLASSES),
                 ("atomic_addresses", c_uint64 * CLASSES), ("barriers", c_uint64), ("steps", c_uint64),
                 ("divergent_steps", c_uint64), ("longest_thread", c_uint64), ("longest_warp", c_uint64),
-                ("exchanges", c_uint64), ("stack_bytes", c_uint64),
+                ("stack_bytes", c_uint64),
                 ("requests", POINTER(CRequest)), ("n_requests", c_uint64),
                 ("shared_bytes", c_uint64), ("notes", POINTER(CError)), ("n_notes", c_uint64),
                 ("executed", POINTER(CStep)), ("n_executed", c_uint64), ("recorded_steps", c_void_p),

@@ -181,7 +181,6 @@ typedef struct laptop_result {
     // The span, when profiling: of the thread that did most, its loads, stores and atomics of counted memory and its
     // meetings (barriers, shuffles, votes); of the warp that did most, its requests and meetings.
     uint64_t longest_thread, longest_warp;
-    uint64_t exchanges;      // shuffles, votes and other meetings of a warp's lanes, once for all lanes
     uint64_t stack_bytes;    // most that a thread has had on its stack, from the kernel on: depends on the compiler
     const laptop_request* requests;
     uint64_t n_requests;

@@ -37,7 +37,7 @@ def read_result(result: LaunchResult, c: CResult, arrays_of: list) -> None:
     result.atomic_addresses = sum(c.atomic_addresses)
     result.barriers, result.steps, result.divergent_steps = c.barriers, c.steps, c.divergent_steps
     result.longest_thread, result.longest_warp = c.longest_thread, c.longest_warp
-    result.exchanges, result.stack_bytes = c.exchanges, c.stack_bytes
+    result.stack_bytes = c.stack_bytes
     result.shared_bytes = c.shared_bytes
     result.checked_blocks = c.checked_blocks
     result.shown_blocks = tuple(c.checked[: min(c.checked_blocks, 3)])

@@ -55,7 +55,6 @@ class LaunchResult:
     divergent_steps: int = 0
     longest_thread: int = 0
     longest_warp: int = 0
-    exchanges: int = 0
     stack_bytes: int = 0
     shared_bytes: int = 0        # of one block, in all, of which the launch asked for
     dynamic_shared: int = 0

@@ -116,7 +116,6 @@ class LaunchReport:
         self.shared_bytes = result.shared_bytes      # of one block, static and dynamic
         # The span: steps of the thread and of the warp that did most, see `legend`.
         self.longest_thread, self.longest_warp = result.longest_thread, result.longest_warp
-        self.exchanges = result.exchanges            # shuffles, votes and other meetings of a warp
         self.stack_bytes = result.stack_bytes        # of a thread's variables, unoptimised: do not compare
         # Basic blocks that warps ran, and of them those that not all unfinished lanes ran: they depend on the
         # compiler, so show them, but do not compare them.

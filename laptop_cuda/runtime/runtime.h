@@ -308,7 +308,7 @@ struct Run {
     std::vector<laptop_request> requests;
     uint64_t steps = 0, divergent_steps = 0;
     uint64_t counted = 0, longest_thread = 0, longest_warp = 0;      // requests and meetings of all warps; see engine.h
-    uint64_t exchanges = 0, stack_bytes = 0;
+    uint64_t stack_bytes = 0;
     std::vector<laptop_step> executed;
     std::vector<int32_t> executed_table;             // by program counter: index into executed
     // recording

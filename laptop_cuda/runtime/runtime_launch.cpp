@@ -254,7 +254,6 @@ static void collect(Result& result) {
     result.divergent_steps = r.divergent_steps;
     result.longest_thread = r.longest_thread;
     result.longest_warp = r.longest_warp;
-    result.exchanges = r.exchanges;
     result.stack_bytes = r.stack_bytes;
     result.requests = r.requests.data();
     result.n_requests = r.requests.size();

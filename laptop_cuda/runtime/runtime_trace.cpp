@@ -71,11 +71,6 @@ static void count_step(uint32_t step, int lanes) {
     found.lanes += lanes;
 }
 
-static void count_meeting(uint32_t step) {
-    ++run->counted;
-    run->exchanges += step == MEETING;
-}
-
 void count_barrier(const void* site) { ++site_for(code_offset(site), LAPTOP_BARRIER, -1).counts.requests; }
 
 static bool set_bit(std::vector<uint64_t>& bits, size_t i) {
@@ -336,7 +331,7 @@ static void merge_diverged(Warp& w, unsigned lanes, bool force) {
             unsigned wanted = log.step[log.at_step + 1];
             if (!(passed >> lane & 1) && (((wanted & met) == wanted) || (force && !together))) {
                 unsigned group = wanted & met & ~passed;
-                count_meeting(log.step[log.at_step]);
+                ++run->counted;
                 record_step(w, group, log.step + log.at_step);
                 advance(w, group, MEETING_WORDS);
                 passed |= group;
@@ -388,7 +383,7 @@ void merge(Warp& w, bool force) {
             const Log& path = *w.lanes[__builtin_ctz(lanes)]->log;
             run->steps += path.n_steps;
             for (uint32_t i = 0; i < path.n_steps; i += is_meeting(path.step[i]) ? MEETING_WORDS : 1) {
-                if (is_meeting(path.step[i])) count_meeting(path.step[i]);
+                if (is_meeting(path.step[i])) ++run->counted;
                 else count_step(path.step[i], __builtin_popcount(lanes));
             }
             count_segment(w, c);

@@ -5,6 +5,7 @@ import torch
 from adversaries import cheats, hidden
 import laptop_cuda as cuda
 from engine_kit import COMPILERS, use_compiler
+from laptop_cuda.toolchain.declared import declared
 from laptop_cuda.toolchain.object_file import read_object
 from laptop_cuda.only_kernels import refusal, refused
 from laptop_cuda.text.plain import plain_text
@@ -98,6 +99,42 @@ def summed(source: str) -> tuple[bool, int]:
     for launch in report.launches:
         sectors += launch.global_load.sectors + launch.global_store.sectors + launch.atomics.operations
     return right, sectors
+
+
+DECLARES = """__device__ float kept[10][3];
+__constant__ float scale[7];
+__shared__ float top[11];
+template <int P> __device__ float with(float x) {
+    __shared__ float tile[32 * P];
+    static float last[5];
+    tile[threadIdx.x] = last[0] = x;
+    return tile[threadIdx.x];
+}
+__device__ float deep(int n) { return n ? 1 + deep(n - 1) : 0; }
+__global__ void many(float* out, int n) {
+    float own[4] = {1, 2, 3, 4};
+    top[0] = own[n];
+    if (n == 9) out[0] = with<33>(1) + with<34>(2) + kept[1][1] + scale[0];
+    out[0] = top[0];
+}
+__global__ void few(float* out, int n) { out[0] = deep(n); }
+"""
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_what_a_kernel_declares_is_known_where_no_launch_reaches_it(compiler, monkeypatch):
+    use_compiler(monkeypatch, compiler)
+    with cuda.profile() as report:
+        module = cuda.compile(DECLARES)
+        module.many[1, 1](torch.zeros(1), 2)
+        module.few[1, 1](torch.zeros(1), 0), module.few[1, 1](torch.zeros(1), 9)
+    many, few = (declared(module.builds(), name) for name in ("many", "few"))
+    assert many.device == few.device == 4 * (30 + 7 + 2 * 5)
+    if compiler == "g++":
+        assert (many.shared, many.own) == (4 * (11 + 32 * 33 + 32 * 34), ("own",))
+        assert few.noted and (few.shared, few.own) == (0, ())
+    assert report.launches[0].shared_bytes == 4 * 11
+    assert report.launches[2].stack_bytes >= report.launches[1].stack_bytes + 9 * 16
 
 
 def test_an_honest_kernel_has_the_sums():

@@ -123,6 +123,45 @@ def test_the_engine_counts_what_the_arithmetic_says(problem, students):
         assert (verdict.status == "passed") == right, str(verdict)
 
 
+SERIAL = """__global__ void turn(const float* in, float* out, int n, int columns) {
+    if (threadIdx.x || blockIdx.x) return;
+    for (int i = 0; i < n * columns; ++i) out[i % columns * n + i / columns] = in[i];
+}"""
+NOT_REACHED = """template <int N> __device__ void more(float* out) { __shared__ float kept[N]; *out = *kept = 1; }
+"""
+BEGINS = "int lane = threadIdx.x % 32"
+# what is put in place of the first words into the reference, and what is said of it
+ELSEWHERE = [
+    ("turn", "", SERIAL, "one thread does"),
+    ("turn", BEGINS, "if (n < 0) more<64>(out); " + BEGINS, "bytes of shared memory per block"),
+    ("softmax", "float high", "float own[9]; own[n % 9] = 0; float high", "uses 1 arrays of a thread's own"),
+    ("softmax", "float high", "struct { float of[60]; } s; s.of[n % 60] = 0; float high", "a thread's own variables"),
+    ("gather", BEGINS, "if (n < 0) *pages = more_pages[0]; " + BEGINS, "arrays in device memory")]
+
+
+@pytest.mark.parametrize("name, before, after, said", ELSEWHERE)
+def test_serial_work_and_numbers_that_are_kept_elsewhere_are_refused(name, before, after, said):
+    drawn, problem = sheet(EXAMPLE, "first"), PROBLEMS[NAMES.index(name)]
+    right = problem.source(drawn.choices[problem.id])
+    source = right.replace(before, after, 1) if before else after
+    source = {"turn": NOT_REACHED, "gather": "__device__ float more_pages[9];\n"}.get(name, "") + source
+    verdict = run_on(problem, drawn, re.sub(rf"\b({name}|store)\(", r"\1_0(", source), 0)[2]
+    assert verdict.status != "passed" and said in str(verdict), str(verdict)
+
+
+@pytest.mark.parametrize("size, part", [(60, 0.15), pytest.param(1000, 0.09, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("problem", [p for p in PROBLEMS if p.name != "gather"], ids=lambda p: p.name)
+def test_the_size_of_an_array_fits_few_sheets(problem, size, part):
+    """So no kernel passes on more, whatever it does: its arrays have one size."""
+    fitting = []
+    for drawn in class_of(size):
+        numbers = drawn.numbers[problem.id]
+        most = problem.budget(drawn.machine, numbers, numbers["large"])["shared_bytes"]
+        fitting.append((problem.least(drawn.machine, numbers), most))
+    fits_most = max(sum(least <= size <= most for least, most in fitting) for size in {*sum(fitting, ())})
+    assert fits_most <= part * len(fitting)
+
+
 def narrow_sheet():
     """One whose softmax has fewer lanes than the course's."""
     return next(s for s in class_of(30) if s.numbers["90.3"]["lanes"] < 32)
