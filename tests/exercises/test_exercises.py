@@ -844,13 +844,17 @@ FORBIDDEN = {
     "1.2 in a process": SOFTMAX.replace("\n", "\n    __import__('subprocess').run(['true'])\n", 1),
     "1.13 backward": "def softmax_backward(p, g):\n    return torch.func.vjp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), p.log())[1](g)[0]\n",
     "1.13 forward": "def softmax_backward(p, g):\n    return torch.func.jvp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), (p.log(),), (g,))[1]\n",
+    "1.2 by a frame": SOFTMAX.replace("\n", "\n    __import__('sys')._getframe().f_back.f_locals\n", 1),
+    "1.2 by an exception": SOFTMAX.replace("\n", "\n    type(RuntimeError().__traceback__).tb_frame\n", 1),
+    "1.13 by gc": "import gc\ndef softmax_backward(p, g):\n    return gc.get_objects()[0]\n",
+    "9.11 by bits": "def squared_distances(q, k):\n    return q @ k.T * int(q.view(torch.int32)[0, 0])\n",
     "9.1": "def w2_of_samples(*a):\n    return torch.cdist(*a)\n"}
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_what_is_forbidden_is_found_by_what_is_called(name):
     verdict = core.evaluate(find(name.split()[0]), FORBIDDEN[name], 3)
-    said = ("may not be used here", "switches off", "starts a thread or a process")
+    said = ("may not be used here", "switches off", "starts a thread or a process", "reaches into the process")
     assert verdict.status == WRONG and any(words in verdict.headline for words in said), str(verdict)
 
 
@@ -878,10 +882,12 @@ def test_a_growing_cache_by_any_name_is_found():
     assert growing != ex.solution and "copies the cache" in core.evaluate(ex, growing, 3).headline
 
 
-def test_a_numpy_number_is_a_number():
+@pytest.mark.parametrize("made", ["numpy.float64(float(x))", "fractions.Fraction(x)", "decimal.Decimal(x)"])
+def test_a_number_of_another_kind_is_a_number(made):
     ex = next(e for e in EXERCISES if e.kind == "predict" and isinstance(e.answer, (int, float))
               and not isinstance(e.answer, bool))
-    assert core.evaluate(ex, f"import numpy as np\n{ex.name} = np.float64({ex.answer!r})\n").passed
+    source = f"import numpy, fractions, decimal\nx = '{ex.answer!r}'\n{ex.name} = {made}\n"
+    assert core.evaluate(ex, source).passed
 
 
 def test_a_property_is_not_asked_of_a_value_of_another_shape():

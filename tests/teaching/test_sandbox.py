@@ -155,9 +155,10 @@ def request(**more) -> Request:
 @linux
 def test_a_run_sees_an_empty_folder_and_a_clean_environment(sandbox, monkeypatch):
     monkeypatch.setenv("MY_SECRET_TOKEN", "x")
-    source = "import os\ndef f(x):\n    return [os.listdir(), sorted(os.environ), os.getuid() * 0]"
-    files, names, _ = sandbox.run(request(), source).run.outcomes[0].value
-    assert files == [] and "MY_SECRET_TOKEN" not in names and "PATH" in names
+    monkeypatch.setenv("PATH", f"/home/marker:{os.environ['PATH']}")
+    source = "import os\ndef f(x):\n    return [os.listdir(), sorted(os.environ), os.environ['PATH']]"
+    files, names, path = sandbox.run(request(), source).run.outcomes[0].value
+    assert files == [] and "MY_SECRET_TOKEN" not in names and "/bin" in path and "/home/marker" not in path
 
 
 @linux

@@ -15,6 +15,9 @@ from ..running.namespace import definition_of
 from ..parts import Exercise
 from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
+# ways from a function to what watches it (`running/watch.py`)
+LOOKS_INSIDE = {"_getframe", "currentframe", "f_back", "f_locals", "tb_frame", "gi_frame", "gc", "ctypes"}
+
 
 def screen(exercise: Exercise, source: str) -> Verdict | None:
     """A verdict if the source need not be run; None otherwise."""
@@ -30,6 +33,9 @@ def screen(exercise: Exercise, source: str) -> Verdict | None:
         if name in asked:
             return verdict_on(exercise, WRONG, f"`{name}` may not be used here: the exercise is to do "
                               "without it.")
+    if exercise.on_trust and (inside := used & LOOKS_INSIDE):
+        return verdict_on(exercise, WRONG, f"`{min(inside)}` reaches into the process that runs the code, and this "
+                          "exercise's check looks on from there: do without it.")
     if "course_lib" in used:
         return verdict_on(exercise, WRONG, "`course_lib` is not available when your work is marked: use the "
                           "names that the exercise gives, and import the rest from Python or torch.")

@@ -18,6 +18,8 @@ def freeze(value: Any, depth: int = 0) -> Any:
         return value
     if type(value).__module__ == "numpy" and isinstance(value, (numbers.Integral, numbers.Real)):
         return value.item()
+    if type(value).__module__ in ("fractions", "decimal"):
+        return int(value) if value % 1 == 0 else float(value)
     if isinstance(value, torch.Tensor):
         kind = (
             "nested"

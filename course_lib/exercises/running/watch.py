@@ -29,7 +29,8 @@ FUNCTIONS = {
         "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack",
         "pad"},
     "autograd": {"grad", "backward", "vjp", "jvp", "jacrev", "jacfwd", "_make_dual"},
-    "float64": {"double", "numpy", "__array__", "tolist", "item", "__float__", "untyped_storage", "data_ptr"}}
+    "float64": {"double", "numpy", "__array__", "tolist", "item", "__float__", "untyped_storage", "data_ptr",
+                "__dlpack__", "__index__", "__int__"}}
 # Forbidden name -> operations that these end in, wherever they were called from.
 OPERATIONS = {
     "softmax": {"softmax", "safe_softmax", "masked_softmax", "softmin"},

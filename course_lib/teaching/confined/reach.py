@@ -48,6 +48,13 @@ def library_paths() -> list[str]:
                                           or (Path(p) / "torch").is_dir())]
 
 
+def tool_folders() -> list[str]:
+    """Where a compiler and what it calls are found: all that a student's code gets of our PATH."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+    found = [shutil.which(tool, path=path) for tool in (os.environ.get("CXX", "c++"), *COMPILERS)]
+    return list(dict.fromkeys(str(Path(tool).parent) for tool in found if tool))
+
+
 def _is_python(root: Path) -> bool:
     """Whether it holds this Python: an environment may be inside the course's clone (.venv)."""
     return any(Path(p).resolve() in (root, *root.parents) for p in (sys.prefix, sys.base_prefix))

@@ -24,7 +24,7 @@ from pathlib import Path
 from . import walls
 from course_lib.exercises.running import wire
 from .reach import (ENGINE, HERE, PACKAGE, closed_to_others, engine_runtime, hidden_paths, library_paths,
-                    readable_paths, spare_uid, UIDS)
+                    readable_paths, spare_uid, tool_folders, UIDS)
 from .reply import Reply, SandboxError, read_reply
 from course_lib.exercises.running.results import Request
 
@@ -105,8 +105,7 @@ class Sandbox:
     def environment(self, folder: Path) -> dict[str, str]:
         """Only what Python and a compiler need of this process's environment."""
         kept = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "CXX", "CC", "SYSTEMROOT")}
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        return {**kept, "PATH": path, "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8",
+        return {**kept, "PATH": os.pathsep.join([*tool_folders(), os.defpath]), "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8",
                 "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
                 "LAPTOP_CUDA_CACHE": str(folder / "build"),
                 "LAPTOP_CUDA_PRECOMPILED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
