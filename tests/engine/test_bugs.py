@@ -18,7 +18,6 @@ SOURCE = r"""
 #include <cuda_fp16.h>
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
-
 // ================================================================ out of bounds
 __global__ void no_guard(const float* x, float* y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -43,19 +42,9 @@ __global__ void member_overrun(float* y, int n) {
     for (int k = 0; k < n; ++k) c.weight[k] = k;  // BUG member_overrun
     y[0] = c.weight[0];
 }
-__global__ void rows_for_columns(const float* a, float* out, int rows, int cols) {
-    int col = threadIdx.x;
-    float sum = 0;
-    for (int row = 0; row < rows; ++row) sum += a[col * cols + row];  // BUG rows_for_columns
-    out[col] = sum;
-}
 __global__ void vector_tail(const float* x, float4* y) {
     int i = threadIdx.x;
     y[i] = reinterpret_cast<const float4*>(x)[i];  // BUG vector_tail
-}
-__global__ void int_overflow(const float* x, float* y) {
-    int i = threadIdx.x + 50000;
-    y[threadIdx.x] = x[i * i];  // BUG int_overflow
 }
 __global__ void wild_pointer(float* y) {
     float* p = reinterpret_cast<float*>(0x123456789abcull);
@@ -70,9 +59,7 @@ __global__ void atomic_outside(const int* value, int* bins) {
 __global__ void half_outside(const half* x, half* y) {
     y[threadIdx.x] = __hmul(x[threadIdx.x + 8], x[threadIdx.x]);  // BUG half_outside
 }
-__device__ float load_at(const float* p, int i) {
-    return p[i];  // BUG in_a_helper
-}
+__device__ float load_at(const float* p, int i) { return p[i]; }  // BUG in_a_helper
 __global__ void in_a_helper(const float* x, float* y) { y[threadIdx.x] = load_at(x, threadIdx.x * 2); }
 __global__ void empty_page(const int* table, const float* pages, float* y) {
     int page = table[threadIdx.x];
@@ -107,13 +94,6 @@ __global__ void shared_neighbour(float* y) {
     __syncthreads();
     y[t] = second[t];
 }
-__global__ void tile_row_outside(float* y) {
-    __shared__ float tile[16][17];
-    int t = threadIdx.x;
-    tile[t][0] = t;  // BUG tile_row_outside
-    __syncthreads();
-    y[t] = tile[t % 16][0];
-}
 __global__ void dynamic_outside(float* y) {
     extern __shared__ float buffer[];
     buffer[threadIdx.x * 4] = 1.0f;  // BUG dynamic_outside
@@ -124,13 +104,11 @@ __global__ void local_outside(const float* x, float* y, int n) {
     for (int k = 0; k < n; ++k) kept[k] = x[k];  // BUG local_outside
     y[threadIdx.x] = kept[threadIdx.x & 3];
 }
-
 __global__ void unsigned_below_zero(float* y) {
     __shared__ float s[32];
     s[threadIdx.x - 1] = 1;  // BUG unsigned_below_zero
     y[threadIdx.x] = 0;
 }
-
 // ================================================================ misaligned
 __global__ void float4_from_one(const float* x, float4* y) {
     y[threadIdx.x] = *reinterpret_cast<const float4*>(x + 1);  // BUG float4_from_one
@@ -148,7 +126,6 @@ __global__ void shared_misaligned(float4* y) {
 __global__ void double_store_misaligned(float* y) {
     *reinterpret_cast<double*>(y + 1) = 1.0;  // BUG double_store_misaligned
 }
-
 // ================================================================ races
 __global__ void no_barrier(const float* x, float* y) {
     __shared__ float s[64];
@@ -179,17 +156,6 @@ __global__ void within_a_warp(const float* x, float* y) {
     s[t] = x[t];  // BUG within_a_warp
     y[t] = s[t ^ 1];  // BUG within_a_warp
 }
-__global__ void old_warp_reduction(const float* x, float* y) {
-    __shared__ float s[64];
-    int t = threadIdx.x;
-    s[t] = x[t];
-    __syncthreads();
-    if (t < 32) {
-        s[t] += s[t + 32];  // BUG old_warp_reduction
-        s[t] += s[t + 16];  // BUG old_warp_reduction
-    }
-    if (t == 0) y[0] = s[0];
-}
 __global__ void syncwarp_is_not_enough(const float* x, float* y) {
     __shared__ float s[64];
     int t = threadIdx.x;
@@ -205,17 +171,6 @@ __global__ void counting_without_atomics(const int* value, int* y) {
     bins[value[t]] += 1;  // BUG counting_without_atomics
     __syncthreads();
     if (t < 4) y[t] = bins[t];
-}
-__global__ void scan_in_place(const float* x, float* y) {
-    __shared__ float s[64];
-    int t = threadIdx.x;
-    s[t] = x[t];
-    __syncthreads();
-    for (int d = 1; d < 64; d *= 2) {
-        if (t >= d) s[t] += s[t - d];  // BUG scan_in_place
-        __syncthreads();
-    }
-    y[t] = s[t];
 }
 __global__ void transpose_without_barrier(const float* x, float* y) {
     __shared__ float tile[16][17];
@@ -245,12 +200,6 @@ __global__ void tile_sync_is_not_enough(const float* x, float* y) {
     tile.sync();
     y[t] = s[31 - t];  // BUG tile_sync_is_not_enough
 }
-__global__ void read_in_one_branch(const float* x, float* y) {
-    __shared__ float best;
-    int t = threadIdx.x;
-    if (t == 37) best = x[t];  // BUG read_in_one_branch
-    if (t < 32) y[t] = best;  // BUG read_in_one_branch
-}
 __global__ void blocks_share_a_sum(const float* x, float* total) {
     if (threadIdx.x == 0) total[0] += x[blockIdx.x];  // BUG blocks_share_a_sum
 }
@@ -260,7 +209,6 @@ __global__ void blocks_overwrite(float* result) {
 __global__ void same_output_twice(const float* x, float* y) {
     y[threadIdx.x / 2] = x[threadIdx.x];  // BUG same_output_twice
 }
-
 // ================================================================ uninitialised
 __global__ void half_filled(const float* x, float* y) {
     __shared__ float s[64];
@@ -268,15 +216,6 @@ __global__ void half_filled(const float* x, float* y) {
     if (t < 32) s[t] = x[t];
     __syncthreads();
     y[t] = s[t];  // BUG half_filled
-}
-__global__ void pad_column(const float* x, float* y) {
-    __shared__ float tile[8][9];
-    int t = threadIdx.x;
-    for (int j = 0; j < 8; ++j) tile[j][t] = x[j * 8 + t];
-    __syncthreads();
-    float sum = 0;
-    for (int j = 0; j < 9; ++j) sum += tile[t][j];  // BUG pad_column
-    y[t] = sum;
 }
 __global__ void read_empty(const float* scratch, float* y) {
     y[threadIdx.x] = scratch[threadIdx.x];  // BUG read_empty
@@ -288,19 +227,10 @@ __global__ void first_block_only(const float* x, float* y) {
     __syncthreads();
     y[blockIdx.x * 32 + t] = s[31 - t];  // BUG first_block_only
 }
-__global__ void running_max_unset(const float* x, float* y) {
-    __shared__ float running[32];
-    int t = threadIdx.x;
-    running[t] = fmaxf(running[t], x[t]);  // BUG running_max_unset
-    y[t] = running[t];
-}
-
 // ================================================================ barriers
 __global__ void barrier_in_one_arm(float* y) {
     int t = threadIdx.x;
-    if (t < 32) {
-        __syncthreads();  // BUG barrier_in_one_arm
-    }
+    if (t < 32) __syncthreads();  // BUG barrier_in_one_arm
     y[t] = t;
     __syncthreads();  // BUG barrier_in_one_arm
     y[t] += 1;
@@ -371,7 +301,6 @@ __global__ void barrier_in_helpers(float* y) {
     if (threadIdx.x % 64 < 32) y[threadIdx.x] = 1, __syncthreads();  // BUG barrier_in_helpers
     else __syncthreads(), y[threadIdx.x] = 2;  // BUG barrier_in_helpers
 }
-
 // ================================================================ deadlock and endless loops
 __global__ void half_a_warp_syncs(float* y) {
     if (threadIdx.x < 16) {
@@ -399,11 +328,6 @@ __global__ void forever(float* y) {
     while (y[0] >= 0.0f) i += 1;  // BUG forever
     y[1] = i;
 }
-__global__ void unsigned_countdown(float* y) {
-    float sum = 0;
-    for (unsigned k = 4; k >= 0; --k) sum += 1.0f;  // BUG unsigned_countdown
-    y[0] = sum;
-}
 __global__ void waits_for_the_next_block(int* flag, float* y) {
     if (blockIdx.x == 0) {
         while (atomicAdd(&flag[0], 0) == 0) {}  // BUG waits_for_the_next_block
@@ -411,7 +335,6 @@ __global__ void waits_for_the_next_block(int* flag, float* y) {
     }
     if (blockIdx.x == 1 && y[0] > 5) atomicExch(&flag[0], 1);
 }
-
 // ================================================================ bad launches
 __global__ void fill(float* y) { y[threadIdx.x] = 1; }
 __global__ void __launch_bounds__(64) bounded(float* y) { y[threadIdx.x] = 1; }
@@ -446,9 +369,7 @@ BUGS = [
     Bug("before_the_start", OOB, "x", lambda: (ramp(32), zeros(32), 32)),
     Bug("into_the_next_view", OOB, "q", lambda: tuple(torch.zeros(2, 32))),
     Bug("member_overrun", OOB, "weight", lambda: (zeros(1), 4), 1, 1),
-    Bug("rows_for_columns", OOB, "a", lambda: (ramp(128), zeros(16), 8, 16), 1, 16),
     Bug("vector_tail", OOB, "x", lambda: (ramp(30), torch.zeros(8, 4)), 1, 8),
-    Bug("int_overflow", OOB, "x", lambda: (ramp(1000), zeros(32))),
     Bug("wild_pointer", OOB, "", lambda: (zeros(32),)),
     Bug("null_pointer", OOB, "x", lambda: (None, zeros(32))),
     Bug("atomic_outside", OOB, "bins", lambda: (torch.arange(32).int(), torch.zeros(16).int())),
@@ -460,7 +381,6 @@ BUGS = [
     Bug("global_outside", OOB, "table_of_eight", lambda: (zeros(32),)),
     Bug("shared_outside", OOB, "row", lambda: (zeros(32),)),
     Bug("shared_neighbour", OOB, "first", lambda: (zeros(32),)),
-    Bug("tile_row_outside", OOB, "tile", lambda: (zeros(32),)),
     Bug("dynamic_outside", OOB, "buffer", lambda: (zeros(32),), shared=256),
     Bug("unsigned_below_zero", OOB, "s", lambda: (zeros(32),)),
     Bug("local_outside", OOB, "", lambda: (ramp(8), zeros(32), 5)),
@@ -474,24 +394,19 @@ BUGS = [
     Bug("second_barrier_missing", RACE, "s", lambda: (ramp(256), zeros(64), 4), 1, 64),
     Bug("everybody_writes", RACE, "total", lambda: (zeros(64),), 1, 64),
     Bug("within_a_warp", RACE, "s", lambda: (ramp(32), zeros(32))),
-    Bug("old_warp_reduction", RACE, "s", lambda: (ramp(64), zeros(1)), 1, 64),
     Bug("syncwarp_is_not_enough", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
     Bug("counting_without_atomics", RACE, "bins", lambda: ((torch.arange(64) % 4).int(), torch.zeros(4).int()), 1, 64),
-    Bug("scan_in_place", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
     Bug("transpose_without_barrier", RACE, "tile", lambda: (ramp(256), zeros(256)), 1, (16, 16)),
     Bug("shuffle_is_no_fence", RACE, "s", lambda: (ramp(32), zeros(32))),
     Bug("atomic_against_store", RACE, "counter", lambda: (torch.ones(64).int(), torch.zeros(1).int()), 1, 64),
     Bug("tile_sync_is_not_enough", RACE, "s", lambda: (ramp(32), zeros(32))),
-    Bug("read_in_one_branch", RACE, "best", lambda: (ramp(64), zeros(32)), 1, 64),
     Bug("blocks_share_a_sum", RACE, "total", lambda: (ramp(4) + 1, zeros(1)), 4, 32),
     Bug("blocks_overwrite", RACE, "result", lambda: (zeros(32),), 4, 32),
     Bug("same_output_twice", RACE, "y", lambda: (ramp(32), zeros(32))),
 
     Bug("half_filled", UNSET, "s", lambda: (ramp(64), zeros(64)), 1, 64),
-    Bug("pad_column", UNSET, "tile", lambda: (ramp(64), zeros(8)), 1, 8),
     Bug("read_empty", UNSET, "scratch", lambda: (cuda.empty(32), zeros(32))),
     Bug("first_block_only", UNSET, "s", lambda: (ramp(32), zeros(64)), 2, 32),
-    Bug("running_max_unset", UNSET, "running", lambda: (ramp(32), zeros(32))),
 
     Bug("barrier_in_one_arm", DIVERGED, "", lambda: (zeros(64),), 1, 64),
     Bug("barrier_in_both_arms", DIVERGED, "", lambda: (zeros(64),), 1, 64),
@@ -507,7 +422,6 @@ BUGS = [
     Bug("shuffle_behind_a_guard", "deadlock", "", lambda: (ramp(32), zeros(32), 20), also=(DIVERGED,)),
     Bug("lanes_go_past_a_shuffle", "deadlock", "", lambda: (ramp(32), zeros(32), 20)),
     Bug("forever", "timeout", "", lambda: (zeros(2),), 1, 1),
-    Bug("unsigned_countdown", "timeout", "", lambda: (zeros(1),), 1, 1),
     Bug("waits_for_the_next_block", "timeout", "", lambda: (torch.zeros(1).int(), zeros(1)), 2, 1, also=("deadlock",)),
 ]
 

@@ -22,17 +22,14 @@ SOURCE = """
 constexpr float SCALE = 0.5f;
 namespace inner { enum { THREE = 3 }; const bool FLAG = true; }
 typedef float real;
-
 __constant__ float filter[3] = {1, 2, 3};
 __device__ int counter = 0;
-
 // adds
 __global__ void add(const real* __restrict__ x, const float* y, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = x[i] + y[i];
 }
-template <typename Type, int COUNT = 4>
-__global__ void fill(Type* out, Type value, int n) {
+template <typename Type, int COUNT = 4> __global__ void fill(Type* out, Type value, int n) {
     __shared__ Type t[COUNT];
     if (threadIdx.x < COUNT) t[threadIdx.x] = value;
     __syncthreads();

@@ -24,7 +24,6 @@ __global__ void where_am_i(int* out) {
     int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     out[block * blockDim.x * blockDim.y * blockDim.z + thread] = block * 1000 + thread;
 }
-
 // ---- functions
 __device__ float square(float x) { return x * x; }
 __device__ float cube(float x) { return square(x) * x; }
@@ -41,22 +40,19 @@ __global__ void function_pointers(const float* x, float* y) {
 }
 __device__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
 __global__ void recursion(int* y) { y[threadIdx.x] = fibonacci(threadIdx.x); }
-template <typename F>
-__device__ float apply_twice(F f, float x) { return f(f(x)); }
+template <typename F> __device__ float apply_twice(F f, float x) { return f(f(x)); }
 __global__ void lambdas(const float* x, float* y, float a) {
     auto scale = [a](float v) { return a * v; };
     auto shift = [=](float v) -> float { return v + a; };
     y[threadIdx.x] = apply_twice(scale, x[threadIdx.x]) + apply_twice(shift, x[threadIdx.x]);
 }
-template <typename T, int N>
-__global__ void template_sum(const T* x, T* y) {
+template <typename T, int N> __global__ void template_sum(const T* x, T* y) {
     T sum = T(0);
 #pragma unroll
     for (int k = 0; k < N; ++k) sum += x[threadIdx.x * N + k];
     y[threadIdx.x] = sum;
 }
-template <bool NEGATE>
-__global__ void maybe_negate(const float* x, float* y) {
+template <bool NEGATE> __global__ void maybe_negate(const float* x, float* y) {
     if constexpr (NEGATE) y[threadIdx.x] = -x[threadIdx.x];
     else y[threadIdx.x] = x[threadIdx.x];
 }
@@ -68,7 +64,6 @@ __global__ void struct_in_registers(const float* x, float* y, float a) {
     Affine f{a, 1.0f};
     y[threadIdx.x] = f(x[threadIdx.x]);
 }
-
 // ---- variables
 __global__ void static_and_dynamic(const float* x, float* y) {
     __shared__ int order[32], first;
@@ -83,8 +78,7 @@ __global__ void static_and_dynamic(const float* x, float* y) {
     __syncthreads();
     y[t] = values[order[t]] + first + (float)wide[t];
 }
-template <typename T>
-__global__ void shared_of_type(const T* x, T* y) {
+template <typename T> __global__ void shared_of_type(const T* x, T* y) {
     __shared__ T s[32];
     s[threadIdx.x] = x[threadIdx.x];
     __syncthreads();
@@ -102,7 +96,6 @@ __global__ void pointers_in_shared(const float* a, const float* b, float* y) {
     __syncthreads();
     y[blockIdx.x * 32 + threadIdx.x] = source[threadIdx.x];
 }
-
 // ---- control flow
 __global__ void collatz(const int* x, int* steps) {
     int v = x[threadIdx.x], n = 0;
@@ -118,7 +111,6 @@ __global__ void goto_and_do(int* y) {
 done:
     y[t] = n;
 }
-
 // ---- atomics
 __global__ void atomics_int(int* a) {
     int t = threadIdx.x;
@@ -143,7 +135,6 @@ __device__ float atomic_max_float(float* p, float v) {
 }
 __global__ void cas_loop(const float* x, float* y) { atomic_max_float(y, x[threadIdx.x]); }
 __global__ void tickets(int* counter, int* mine) { mine[threadIdx.x] = atomicAdd(counter, 1); }
-
 // ---- warps
 __global__ void shuffles(const int* x, int* y) {
     int t = threadIdx.x, v = x[t];
@@ -176,7 +167,6 @@ __global__ void block_votes(const int* x, int* y) {
     int count = __syncthreads_count(x[t] > 50), any = __syncthreads_or(x[t] == 99), all = __syncthreads_and(x[t] >= 0);
     if (t == 0) y[0] = count, y[1] = any, y[2] = all;
 }
-
 // ---- mathematics and bits
 __global__ void functions(const float* x, float* y) {
     float v = x[threadIdx.x];
@@ -203,7 +193,6 @@ __global__ void read_only(const float* __restrict__ x, const float4* __restrict_
     float4 w = __ldg(&v[threadIdx.x]);
     y[threadIdx.x] = __ldg(x + threadIdx.x) + w.y;
 }
-
 // ---- text and assertions
 __global__ void talk(const int* x) {
     if (threadIdx.x % 16 == 3) printf("thread %d of block %d has %d and %.2f\n", threadIdx.x, blockIdx.x, x[threadIdx.x], 0.5);
@@ -215,7 +204,6 @@ __global__ void divergent_talk(const int* x, int* y) {
     y[threadIdx.x] = sum;
 }
 __global__ void claims(const int* x) { assert(x[threadIdx.x] < 20); }
-
 // ---- launches from host code
 __global__ void add_one(float* x, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -12,7 +12,6 @@ SOURCE = r"""
 #include <mma.h>
 #include <stdint.h>
 using namespace nvcuda;
-
 template <class Layout, class Out>
 __global__ void fragments(const half* a, const half* b, Out* d, int by_columns) {
     __shared__ __align__(16) half as[256];
@@ -28,7 +27,6 @@ __global__ void fragments(const half* a, const half* b, Out* d, int by_columns) 
     for (int i = 0; i < fd.num_elements; i++) fd.x[i] = fd.x[i] * (Out)2.0f;
     wmma::store_matrix_sync(d, fd, 16, by_columns ? wmma::mem_col_major : wmma::mem_row_major);
 }
-
 // As in many repositories: the instruction is a macro of the file.
 #define LDMATRIX_X4(R0, R1, R2, R3, addr)                                                     \
     asm volatile("ldmatrix.sync.aligned.x4.m8n8.shared.b16 {%0, %1, %2, %3}, [%4];\n"         \
@@ -45,7 +43,6 @@ __device__ uint32_t smem_of(const void* p) {
     asm("{ .reg .u64 tmp; cvta.to.shared.u64 tmp, %1; cvt.u32.u64 %0, tmp; }" : "=r"(a) : "l"(p));
     return a;
 }
-
 // d = a b for one 16 x 8 tile with k = 16, everything in half.
 __global__ void half_product(const half* a, const half* b, half* d) {
     __shared__ __align__(16) half as[16][16], bs[8][16];
@@ -64,7 +61,6 @@ __global__ void half_product(const half* a, const half* b, half* d) {
     *(uint32_t*)&d[t / 4 * 8 + t % 4 * 2] = rd[0];
     *(uint32_t*)&d[(t / 4 + 8) * 8 + t % 4 * 2] = rd[1];
 }
-
 __global__ void single_product(const float* a, const float* b, float* d) {      // m16n8k8, tf32
     int g = threadIdx.x / 4, t = threadIdx.x % 4;
     uint32_t ra[4], rb[2];
@@ -77,7 +73,6 @@ __global__ void single_product(const float* a, const float* b, float* d) {      
                  : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]));
     for (int i = 0; i < 4; ++i) d[(g + i / 2 * 8) * 8 + t * 2 + i % 2] = rd[i];
 }
-
 __global__ void byte_product(const int8_t* a, const int8_t* b, int* d) {        // m16n8k32
     int g = threadIdx.x / 4, t = threadIdx.x % 4, rd[4] = {1, 1, 1, 1};
     uint32_t ra[4], rb[2];
@@ -88,7 +83,6 @@ __global__ void byte_product(const int8_t* a, const int8_t* b, int* d) {        
                  : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]));
     for (int i = 0; i < 4; ++i) d[(g + i / 2 * 8) * 8 + t * 2 + i % 2] = rd[i];
 }
-
 __global__ void there_and_back(const half* x, half* y) {     // ldmatrix, then stmatrix
     __shared__ __align__(16) half s[8][8], z[8][8];
     uint32_t r;
@@ -99,7 +93,6 @@ __global__ void there_and_back(const half* x, half* y) {     // ldmatrix, then s
     __syncthreads();
     *(uint32_t*)&y[threadIdx.x * 2] = *(uint32_t*)&z[threadIdx.x / 4][threadIdx.x % 4 * 2];
 }
-
 __global__ void loads_and_stores(const float* x, float* y) {
     const float* from = x + threadIdx.x * 4;
     float a, b, c, d;
@@ -109,7 +102,6 @@ __global__ void loads_and_stores(const float* x, float* y) {
                  :: "l"(y + threadIdx.x * 4), "f"(b), "r"(threadIdx.x) : "memory");
     asm volatile("red.global.add.f32 [%0], %1;" :: "l"(y + 3), "f"(a) : "memory");
 }
-
 __global__ void arithmetic(const int* x, const float* f, int* y, float* g) {
     int i = threadIdx.x, a = x[i], r;
     unsigned lane, u;
@@ -136,20 +128,17 @@ __global__ void arithmetic(const int* x, const float* f, int* y, float* g) {
     g[32 + i] = __half2float(__ushort_as_half(high));
     g[64 + i] = __half2float(__ushort_as_half(low));
 }
-
 __global__ void newer(float* x, int reached) {
     if (reached) asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     asm volatile("" ::: "memory");
     x[threadIdx.x] = 1;
 }
-
 __global__ void used_too_early(const float* x, float* y) {
     __shared__ __align__(16) float s[32];
     uint32_t to = (uint32_t)__cvta_generic_to_shared(&s[threadIdx.x]);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(x + threadIdx.x));
     y[threadIdx.x] = s[threadIdx.x];                 // early
 }
-
 __global__ void beyond(float* y) {
     __shared__ float s[32];
     uint32_t to = (uint32_t)__cvta_generic_to_shared(s) + 4 * threadIdx.x + 4;

@@ -125,15 +125,13 @@ __global__ void total(const int* x, int* out) {
     int sum = Reduce(temp).Sum(mine);
     if (threadIdx.x == 0) out[0] = largest, out[1] = sum;
 }
-template <class T>
-T* on_device(const T (&x)[4]) {
+template <class T> T* on_device(const T (&x)[4]) {
     T* d;
     cudaMalloc(&d, sizeof x);
     cudaMemcpy(d, x, sizeof x, cudaMemcpyHostToDevice);
     return d;
 }
-template <class T>
-void show(const T* d) {
+template <class T> void show(const T* d) {
     T h[4];
     cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost);
     for (T v : h) printf("%g ", (double)v);

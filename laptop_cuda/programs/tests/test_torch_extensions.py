@@ -15,7 +15,6 @@ SOURCE = r"""
 using at::Tensor;
 namespace py = pybind11;
 using torch::PackedTensorAccessor32;
-
 struct Params { int n; float scale; const float* x; float* y; };
 struct Store {
     Tensor kept;
@@ -24,7 +23,6 @@ struct Store {
     at::IntArrayRef sizes() { return kept.sizes(); }
     int device() { return at::cuda::current_device(); }
 };
-
 template <typename scalar_t>
 __global__ void transpose(const PackedTensorAccessor32<scalar_t, 2, torch::RestrictPtrTraits> x,
                           at::PackedTensorAccessor64<scalar_t, 2> y, int extra) {
@@ -178,9 +176,7 @@ struct PackedGrid {
     float weights;
 };
 template <typename T> __device__ T WARP_SHFL_XOR(T v, int by) { return __shfl_xor_sync(0xffffffffu, v, by); }
-__global__ void scaled(PackedGrid grid) {
-    CUDA_KERNEL_LOOP(i, grid.n) grid.values[i] *= 2;
-}
+__global__ void scaled(PackedGrid grid) { CUDA_KERNEL_LOOP(i, grid.n) grid.values[i] *= 2; }
 __global__ void sums(const float* x, float* y) {
     __shared__ float of_warp[32];
     float all = at::native::cuda_utils::BlockReduceSum(x[threadIdx.x], of_warp);
