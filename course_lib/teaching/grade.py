@@ -132,7 +132,7 @@ def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
           f"not run; {fresh} notebook{'s' * (fresh != 1)} marked "
           f"now{', the others were already' * (fresh < begun)}, {time.monotonic() - begin:.1f} s: "
           f"{job.results / 'grades.csv'}")
-    for line in [*trouble,
+    for line in [*filter(None, [job.late.doubt(job.submissions)]), *trouble,
                  *(f"{m.file or m.student}: {m.verdict.headline}" for m in failed if not m.exercise)]:
         print(report.printable(line), file=sys.stderr)
     return 1 if any(m.exercise for m in failed) else 0

@@ -846,6 +846,7 @@ FORBIDDEN = {
     "1.13 forward": "def softmax_backward(p, g):\n    return torch.func.jvp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), (p.log(),), (g,))[1]\n",
     "1.2 by a frame": SOFTMAX.replace("\n", "\n    __import__('sys')._getframe().f_back.f_locals\n", 1),
     "1.2 by an exception": SOFTMAX.replace("\n", "\n    type(RuntimeError().__traceback__).tb_frame\n", 1),
+    "1.2 by a module": "import sys\nsys.modules['course_lib.exercises.running.runner'].calls = print\n" + SOFTMAX,
     "1.13 by gc": "import gc\ndef softmax_backward(p, g):\n    return gc.get_objects()[0]\n",
     "9.11 by bits": "def squared_distances(q, k):\n    return q @ k.T * int(q.view(torch.int32)[0, 0])\n",
     "9.1": "def w2_of_samples(*a):\n    return torch.cdist(*a)\n"}

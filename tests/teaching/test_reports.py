@@ -126,6 +126,15 @@ def test_a_platforms_name_for_a_hand_in_says_when_it_came(tmp_path, name, hours,
     assert told in note and bool(note) == bool(told)
 
 
+def test_dates_that_seem_to_be_of_unpacking_are_asked_about(tmp_path):
+    for number in range(3):
+        put(tmp_path / f"ann{number}" / "03_gqa.ipynb", notebook(CELL), age=number // 2)
+    rule = LateRule({"": datetime.datetime.now() - datetime.timedelta(hours=1)}, percent=10)
+    assert "when you unpacked them" in rule.doubt(collect(tmp_path)) and not LateRule().doubt(collect(tmp_path))
+    put(tmp_path / "ben" / "03_gqa.ipynb", notebook(CELL), age=7200)
+    assert rule.doubt(collect(tmp_path)) == ""
+
+
 def test_a_text_answer_and_a_mark_by_hand_survive_a_second_run(tmp_path):
     results = tmp_path / "out"
     results.mkdir()

@@ -16,7 +16,8 @@ from ..parts import Exercise
 from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
 # ways from a function to what watches it (`running/watch.py`)
-LOOKS_INSIDE = {"_getframe", "currentframe", "f_back", "f_locals", "tb_frame", "gi_frame", "gc", "ctypes"}
+LOOKS_INSIDE = {"_getframe", "currentframe", "f_back", "f_locals", "tb_frame", "gi_frame", "gc", "ctypes",
+                "modules"}
 
 
 def screen(exercise: Exercise, source: str) -> Verdict | None:

@@ -23,11 +23,9 @@ class LateRule:
     def share(self, submission: Submission) -> tuple[float, str]:
         """(the share of its points that a hand-in keeps, a note); an `extension` in the roster, in hours,
         moves the deadline."""
-        due = self.due.get(submission.chapter, self.due.get(""))
-        if due is None or submission.problem or not submission.cells:
+        hours = self._hours(submission)
+        if hours is None:
             return 1.0, ""
-        extra = float(submission.row.get("extension") or 0)
-        hours = (submission.sent - due.timestamp()) / 3600 - extra
         said = late_by_name(PurePosixPath(submission.file))
         if hours * 60 <= self.grace:
             return 1.0, "Canvas has it as late, its date does not" if said else ""
@@ -35,6 +33,21 @@ class LateRule:
         lost = 100.0 if self.most is not None and days > self.most else min(100.0, days * self.percent)
         return 1 - lost / 100, f"handed in {_duration(hours)} late: {lost:g} % off" + (
             " (by the date of its file: Canvas's name for it does not say late)" if said is False else "")
+
+    def _hours(self, submission: Submission) -> float | None:
+        due = self.due.get(submission.chapter, self.due.get(""))
+        if due is None or submission.problem or not submission.cells:
+            return None
+        return (submission.sent - due.timestamp()) / 3600 - float(submission.row.get("extension") or 0)
+
+    def doubt(self, submissions: list[Submission]) -> str:
+        """What to say where the dates of files seem to be those of unpacking them."""
+        late = [(s.sent, hours) for s in submissions if (hours := self._hours(s)) is not None]
+        in_time = any(hours * 60 <= self.grace for _, hours in late)
+        if len(late) < 3 or in_time or max(late)[0] - min(late)[0] > 600:
+            return ""
+        return ("by the dates of their files all came late, and within ten minutes: is that when you unpacked them? "
+                "Then unpack with a program that keeps dates, or mark without --due")
 
 
 def read_rule(due: list[str], percent: float, most: int | None, grace: float) -> LateRule:
