@@ -16,6 +16,10 @@ ADDRESSES = (" Or the address of an array given as a number: a checked launch wo
              "`float**`).")
 
 
+FENCED = (" Where a flag is to order them: a __threadfence() before it is raised, and one after it is seen; "
+          "__threadfence_block() and atomics of the block's scope order nothing between blocks.")
+
+
 class MemoryErrors(Facts):
     def _out_of_bounds(self):
         # over the guide: a list of the ways to be out of bounds, each with its words
@@ -107,6 +111,14 @@ class MemoryErrors(Facts):
         if self.reason == "same value":
             return (f"{kernel}: two threads write the same value to {self._element()}, with no barrier in "
                     "between. The result does not depend on their order.", "")
+        if self.reason == "scope":
+            return (f"in {kernel}, two blocks update {self._element()} atomically, and one of them by an "
+                    "operation of its block's scope, which is atomic among the threads of that block only.",
+                    "Usual cause: atomicAdd_block() (in PTX .cta) on what blocks share; use atomicAdd().")
+        if self.reason == "not constant":
+            return (f"{kernel} reads {self._element()} by __ldg (ld.global.nc), and this launch has written it: "
+                    "what comes back may be the value from before.",
+                    "Usual cause: __ldg on an array that the kernel changes too; read it plainly.")
         pair = {(0, 1): "is read by one thread and written by another",
                 (1, 0): "is written by one thread and read by another",
                 (1, 1): "is written by two threads"}.get((e.who.action, e.other.action),
@@ -127,7 +139,8 @@ class MemoryErrors(Facts):
         both_write = (e.who.action, e.other.action) == (1, 1)
         if self.reason == "between blocks":
             return ("an index that leaves out which block this is. Where both are meant to add to one element: "
-                    "atomicAdd." if both_write else "a block that relies on another's result. Use a second launch.")
+                    "atomicAdd." if both_write else "a block that relies on another's result. Use a second launch."
+                    + FENCED * bool(self.detail))
         on_global = self.memory is not None and self.memory.space == "global"
         if both_write and on_global:
             return "an index that gives two threads the same output element."

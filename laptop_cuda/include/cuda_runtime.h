@@ -91,10 +91,10 @@ LAPTOP_FN void __threadfence_block() { laptop::memory_fence(false); }
 LAPTOP_FN void __threadfence_system() { laptop::memory_fence(true); }
 
 // ------------------------------------------------------------------ loads and stores with a cache hint
-#define LAPTOP_LOAD(name)                                             \
+#define LAPTOP_LOAD(name, will_load)                                  \
     template <class T>                                                \
     LAPTOP_FN T name(const T* p) {                                    \
-        if (LAPTOP_TRACED) laptop::will_read(p, sizeof(T), LAPTOP_SITE); \
+        if (LAPTOP_TRACED) laptop::will_load(p, sizeof(T), LAPTOP_SITE); \
         return *p;                                                    \
     }
 #define LAPTOP_STORE(name)                                            \
@@ -103,7 +103,8 @@ LAPTOP_FN void __threadfence_system() { laptop::memory_fence(true); }
         if (LAPTOP_TRACED) laptop::will_write(p, sizeof(T), LAPTOP_SITE); \
         *p = value;                                                   \
     }
-LAPTOP_LOAD(__ldg) LAPTOP_LOAD(__ldca) LAPTOP_LOAD(__ldcg) LAPTOP_LOAD(__ldcs) LAPTOP_LOAD(__ldlu) LAPTOP_LOAD(__ldcv)
+LAPTOP_LOAD(__ldg, will_read_constant) LAPTOP_LOAD(__ldca, will_read) LAPTOP_LOAD(__ldcg, will_read)
+LAPTOP_LOAD(__ldcs, will_read) LAPTOP_LOAD(__ldlu, will_read) LAPTOP_LOAD(__ldcv, will_read)
 LAPTOP_STORE(__stwb) LAPTOP_STORE(__stcg) LAPTOP_STORE(__stcs) LAPTOP_STORE(__stwt)
 #undef LAPTOP_LOAD
 #undef LAPTOP_STORE

@@ -32,8 +32,8 @@ template <class T, class F> LAPTOP_QUIET T reduce(unsigned mask, T value, F comb
     }
     return total;
 }
-template <class T, class F> LAPTOP_QUIET T atomic(T* p, F change, const void* site) {
-    will_update(p, sizeof(T), site);
+template <class T, class F> LAPTOP_QUIET T atomic(T* p, F change, const void* site, int how = 0) {
+    will_update(p, sizeof(T), site, how);
     T old = *p;
     *p = change(old);
     return old;
@@ -152,11 +152,12 @@ LAPTOP_REDUCE(__reduce_or_sync, a | b) LAPTOP_REDUCE(__reduce_xor_sync, a ^ b)
 #undef LAPTOP_REDUCE
 
 // ------------------------------------------------------------------ atomics
+#define LAPTOP_SCOPE(name) (name[sizeof name - 2] == 'k' ? laptop::OF_BLOCK : 0)      // _block
 #define LAPTOP_ATOMIC(name, requirement, expression)                                         \
     template <class T>                                                                       \
     LAPTOP_FN T name(T* p, laptop::same_t<T> v) {                                            \
         static_assert(requirement, "CUDA has no " #name " for this type");                   \
-        return laptop::atomic(p, [v](T old) LAPTOP_QUIET -> T { return expression; }, LAPTOP_SITE); \
+        return laptop::atomic(p, [v](T old) LAPTOP_QUIET -> T { return expression; }, LAPTOP_SITE, LAPTOP_SCOPE(#name)); \
     }
 #define LAPTOP_ATOMICS(suffix)                                                               \
     LAPTOP_ATOMIC(atomicAdd##suffix, std::is_arithmetic<T>::value, old + v)                  \
@@ -172,8 +173,10 @@ LAPTOP_REDUCE(__reduce_or_sync, a | b) LAPTOP_REDUCE(__reduce_xor_sync, a ^ b)
     template <class T>                                                                       \
     LAPTOP_FN T atomicCAS##suffix(T* p, laptop::same_t<T> compare, laptop::same_t<T> v) {    \
         static_assert(std::is_integral<T>::value && sizeof(T) > 1, "CUDA has no atomicCAS for this type"); \
-        return laptop::atomic(p, [=](T old) LAPTOP_QUIET -> T { return old == compare ? v : old; }, LAPTOP_SITE); \
+        return laptop::atomic(p, [=](T old) LAPTOP_QUIET -> T { return old == compare ? v : old; }, LAPTOP_SITE, \
+                              laptop::COMPARES | LAPTOP_SCOPE("CAS" #suffix));               \
     }
 LAPTOP_ATOMICS() LAPTOP_ATOMICS(_block) LAPTOP_ATOMICS(_system)
 #undef LAPTOP_ATOMICS
 #undef LAPTOP_ATOMIC
+#undef LAPTOP_SCOPE

@@ -16,16 +16,17 @@ namespace laptop {
 template <class T> using exactly = typename same<T>::type;
 
 template <class T, class F>
-LAPTOP_QUIET T nv_atomic(const volatile T* p, int order, int scope, F change, const void* site) {
+LAPTOP_QUIET T nv_atomic(const volatile T* p, int order, int scope, F change, const void* site, int how = 0) {
     __nv_atomic_thread_fence(order, scope);
-    T old = atomic(const_cast<T*>(p), change, site);
+    T old = atomic(const_cast<T*>(p), change, site, how | (scope <= __NV_THREAD_SCOPE_BLOCK));
     __nv_atomic_thread_fence(order, scope);
     return old;
 }
 template <class T>
 LAPTOP_QUIET bool nv_compared(volatile T* p, T* expected, T v, int order, int scope, const void* site) {
     will_read(expected, sizeof(T), site);
-    T want = *expected, old = nv_atomic(p, order, scope, [=](T old) LAPTOP_QUIET -> T { return old == want ? v : old; }, site);
+    T want = *expected;
+    T old = nv_atomic(p, order, scope, [=](T old) LAPTOP_QUIET -> T { return old == want ? v : old; }, site, COMPARES);
     if (old == want) return true;
     will_write(expected, sizeof(T), site);
     return *expected = old, false;

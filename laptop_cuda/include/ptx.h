@@ -263,9 +263,9 @@ LAPTOP_FN uint32_t to_tf32(float a, char mode, bool no_negatives) {
 LAPTOP_FN void* in_shared(reg address) { return laptop::shared_pointer((uint32_t)address); }
 LAPTOP_FN void* generic(reg address) { return (void*)(uintptr_t)address; }
 // STRONG: .relaxed, .acquire, .release and .volatile, which other threads may rely on while they wait.
-template <int BYTES, bool STRONG, int COUNT> LAPTOP_FN void load(reg (&d)[COUNT], const void* p) {
+template <int BYTES, bool STRONG, int COUNT, bool CONSTANT = false> LAPTOP_FN void load(reg (&d)[COUNT], const void* p) {
     if (STRONG) laptop::will_communicate((void*)p, BYTES * COUNT, false, LAPTOP_SITE);
-    else if (LAPTOP_TRACED) laptop::will_read(p, BYTES * COUNT, LAPTOP_SITE);
+    else if (LAPTOP_TRACED) (CONSTANT ? laptop::will_read_constant : laptop::will_read)(p, BYTES * COUNT, LAPTOP_SITE);
     for (int i = 0; i < COUNT; ++i) {
         d[i] = 0;
         __builtin_memcpy(&d[i], (const char*)p + BYTES * i, BYTES);
@@ -277,7 +277,7 @@ template <int BYTES, bool STRONG, int COUNT> LAPTOP_FN void store(void* p, const
     for (int i = 0; i < COUNT; ++i) __builtin_memcpy((char*)p + BYTES * i, &d[i], BYTES);
 }
 template <class T, class F>
-LAPTOP_FN T update(void* p, F change) { return laptop::atomic((T*)p, change, LAPTOP_SITE); }
+LAPTOP_FN T update(void* p, int how, F change) { return laptop::atomic((T*)p, change, LAPTOP_SITE, how); }
 
 LAPTOP_FN void copy_async(void* to, const void* from, unsigned bytes, unsigned given) {
     if (((uintptr_t)to | (given ? (uintptr_t)from : 0)) % bytes)

@@ -18,6 +18,7 @@ STRONG = {"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"}
 SCOPES = {"cta", "cluster", "gpu", "sys"}
 CACHES = {"ca", "cg", "cs", "cv", "lu", "wb", "wt", "nc"}
 BITWISE = {"and", "or", "xor", "exch", "cas"}
+OF_BLOCK, COMPARES = 1, 2                        # of engine.h
 HINT = re.compile(r"L[12](_\w+)?")
 
 
@@ -59,7 +60,8 @@ def _ld(mods: list[str], given: list, opcode: str) -> str:
     pointer = _pointer(mods, given[1], opcode)
     extend = " ".join(f"{t} = {P}put((int64_t){P}get<{TYPES[type_]}>({t}));" for t in targets
                       if t != "laptop_unused") if type_ in ("s8", "s16", "s32") else ""
-    load = f"{P}load<{BYTES[type_]}, {strong}>(d, {pointer}); {_fences(mods)[1]}"
+    constant = str("nc" in mods).lower()
+    load = f"{P}load<{BYTES[type_]}, {strong}, {count}, {constant}>(d, {pointer}); {_fences(mods)[1]}"
     return f"{{ {P}reg d[{count}]; {load} {assigned(targets, 'd')} {extend} }}"
 
 
@@ -87,7 +89,8 @@ def _atom(mods: list[str], given: list, opcode: str) -> str:
     values = [get(type_, v) for v in given[2:]]
     change = ATOMICS[operation].format(*(f"laptop_v{i}" for i in range(len(values))))
     held = "".join(f"auto laptop_v{i} = {v}; (void)laptop_v{i}; " for i, v in enumerate(values))
-    made = (f"{P}update<{TYPES[type_]}>({_pointer(mods, given[1], opcode)}, [=]({TYPES[type_]} old) "
+    how = ("cta" in mods) * OF_BLOCK | (operation == "cas") * COMPARES
+    made = (f"{P}update<{TYPES[type_]}>({_pointer(mods, given[1], opcode)}, {how}, [=]({TYPES[type_]} old) "
             f"LAPTOP_QUIET -> {TYPES[type_]} {{ return {change}; }})")
     before, after = _fences(mods)
     return f"{{ {held}{before} {put(given[0], made)} {after} }}"

@@ -138,6 +138,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     const void* frame = nullptr; // of the kernel's own body
     const char* base = nullptr;  // of its stack, where the kernel's own begins
     bool left_early = false;     // it returned from within a loop
+    bool fenced = false;
     int last_error = 0;          // of its calls of the CUDA API
     std::vector<Met> met;
 };
@@ -151,6 +152,7 @@ struct Warp {
     Thread* lanes[32] = {};
     std::vector<std::unique_ptr<Rendezvous>> meetings;
     uint32_t known_to_all[32] = {};      // up to which clock all its lanes have seen each
+    uint32_t ordered_in = 0;             // the interval of its last __syncwarp
     bool alike = true;                   // no lane knows more than that; else
     std::vector<uint32_t> known;         // known[a * 32 + b]: up to which clock lane a has seen lane b
 };
@@ -419,6 +421,8 @@ inline bool is_meeting(uint32_t step) { return step >= BLOCK_MEETING; }
 void merge(Warp&, bool force);   // groups what the warp's lanes logged; force: nobody will say more for now
 void count_barrier(const void* site);
 void check(Found, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
+void must_be_unwritten(Found, uintptr_t address, size_t size, const void* pc);      // in this launch
+extern int update_how;           // of an access with action 2
 bool init_check(Found, uintptr_t address, size_t size, int action, const void* pc);      // false: a read of nothing
 void resolve_pending();          // was the last suspicious store one that changed anything?
 extern bool pending;
@@ -436,7 +440,7 @@ private:
 void warp_ordered(Warp&, unsigned lanes);
 void forget_trust(const Block&);          // what it read in good faith is not decided
 void fence(bool device);
-void synchronise(uintptr_t address);     // an atomic or volatile access to global memory: both of
+void synchronise(uintptr_t address, bool device);        // a relaxed access: both of these, but for the reader's fence
 void acquire_at(uintptr_t address);
 void release_at(uintptr_t address);
 void release_for(uintptr_t address, uint64_t who, uint32_t clock);       // what a copy wrote that `who` issued

@@ -148,6 +148,10 @@ static inline void touch_any(uintptr_t address, size_t bytes, int action, const 
     else touch_range(address, bytes, action, site);
 }
 void will_read(const void* p, size_t bytes, const void* site) { touch_any((uintptr_t)p, bytes, 0, site); }
+void will_read_constant(const void* p, size_t bytes, const void* site) {
+    if (current && current->log && run->sanitizing) must_be_unwritten(find((uintptr_t)p, bytes, 0, site), (uintptr_t)p, bytes, site);
+    will_read(p, bytes, site);
+}
 void will_write(void* p, size_t bytes, const void* site) { touch_any((uintptr_t)p, bytes, 1, site); }
 
 void perhaps_waits(Thread* t) {
@@ -159,10 +163,12 @@ void in_loop() {
     if (current && !current->log) perhaps_waits(current);
 }
 
-void will_update(void* p, size_t bytes, const void* site, bool reads) {
+int update_how = 0;
+void will_update(void* p, size_t bytes, const void* site, int how) {
     Thread* t = current;
     if (!t) return host_touches((uintptr_t)p, bytes, 2, site);
-    if (run->sanitizing && !reads && t->log) {
+    if (run->traced) update_how = how;
+    if (run->sanitizing && how & ONLY_WRITES && t->log) {
         Found f = find((uintptr_t)p, bytes, 2, site);
         if (f.region) init_check(f, (uintptr_t)p, bytes, 1, site);
     }
@@ -334,7 +340,7 @@ void __sanitizer_cov_trace_pc() {
     T __tsan_atomic##bits##_fetch_xor(volatile T* p, T v, int) {                                               \
         will_update((void*)p, sizeof(T), PC); T old = *p; *p = old ^ v; return old; }                          \
     int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T v, int, int) {             \
-        will_update((void*)p, sizeof(T), PC);                                                                  \
+        will_update((void*)p, sizeof(T), PC, COMPARES);                                                        \
         if (*p == *expected) { *p = v; return 1; }                                                             \
         *expected = *p;                                                                                        \
         return 0; }                                                                                            \

@@ -13,13 +13,19 @@ inline uint64_t mark_of(const Thread* t) {
     return (uint64_t)t->warp->block->interval << 32 | (uint64_t)t->index << 22 | (t->clock & CLOCK_MASK);
 }
 
-// In the pc of a mark: volatile, of global memory (see runtime_sanitize.cpp); written by a copy, not by a thread.
-constexpr uint32_t VOLATILE = 1u << 31, BY_COPY = 1u << 30;
+// In the pc of a mark: volatile (see runtime_sanitize.cpp); written by a copy, not by a thread; of the block's scope.
+constexpr uint32_t VOLATILE = 1u << 31, BY_COPY = 1u << 30, NARROW = 1u << 29;
+
+// Up to which clock a lane has seen another, by __syncwarp.
+inline uint32_t seen_by(const Warp& w, uint32_t lane, uint32_t other) {
+    return w.alike ? w.known_to_all[other] : w.known[lane * 32 + other];
+}
 
 extern bool any_fence;           // in this launch
 void start_knowing();
 void put_known_away();           // while children run,
 void take_known_up();            // and after them
+void barrier_passed(const Block&);
 bool learnt(const Thread*, uint64_t mark, uint32_t block);       // after some fence
 void share_what_was_learnt(Warp&, unsigned lanes);
 bool is_ordered_before(uint64_t mark, const Thread*);     // both of one interval

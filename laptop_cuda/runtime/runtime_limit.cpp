@@ -97,7 +97,7 @@ void pass_unwatched(Thread* t, uintptr_t address, size_t size, int action, bool 
         bool inside = address >= s.data && address + size <= s.data + s.bytes;
         if (inside && s.region.initialised) memset(s.region.initialised + (address - s.data), 1, size);
     }
-    if (action == 2 || is_volatile) synchronise(address);
+    if (action == 2 || is_volatile) synchronise(address, action != 2 || !(update_how & OF_BLOCK));
     if (is_volatile) perhaps_waits(t);
 }
 }  // namespace laptop

@@ -18,15 +18,11 @@ static inline bool acquired(const Thread* t, uint64_t mark, uint32_t block) {
 }
 
 // ------------------------------------------------------------------ order
-static inline uint32_t seen(const Warp& w, uint32_t lane, uint32_t other) {
-    return w.alike ? w.known_to_all[other] : w.known[lane * 32 + other];
-}
-
 static bool unordered_within(uint64_t mark, const Thread* t) {       // its block and interval
     uint32_t other = thread_of(mark);
     if (other == t->index) return false;
     uint32_t lane = other - (t->index - t->lane);
-    if (lane < run->warp_size && seen(*t->warp, t->lane, lane) >= (mark & CLOCK_MASK)) return false;
+    if (lane < run->warp_size && seen_by(*t->warp, t->lane, lane) >= (mark & CLOCK_MASK)) return false;
     return !any_fence || !acquired(t, mark, t->warp->block->linear);
 }
 
@@ -42,6 +38,7 @@ static inline bool unordered_elsewhere(uint64_t mark, const Thread* t) { // in a
 // __syncwarp among `lanes`: each now knows what any of them knew.
 void warp_ordered(Warp& w, unsigned lanes) {
     unsettle();
+    w.ordered_in = w.block->interval;
     bool everybody = (lanes & w.alive) == w.alive;
     if (!everybody && w.alike) {
         for (int lane = 0; lane < 32; ++lane) memcpy(&w.known[lane * 32], w.known_to_all, sizeof w.known_to_all);
@@ -50,7 +47,7 @@ void warp_ordered(Warp& w, unsigned lanes) {
     uint32_t all[32] = {};
     for (unsigned l = w.alike ? lanes & -lanes : lanes; l; l &= l - 1) {
         int lane = __builtin_ctz(l);
-        for (int k = 0; k < 32; ++k) all[k] = std::max(all[k], seen(w, lane, k));
+        for (int k = 0; k < 32; ++k) all[k] = std::max(all[k], seen_by(w, lane, k));
     }
     for (unsigned l = lanes; l; l &= l - 1) {
         Thread* t = w.lanes[__builtin_ctz(l)];
@@ -77,7 +74,7 @@ static Suspicion suspicion;
 bool pending = false;
 
 // Volatile accesses are taken for relaxed atomics, as PTX does, but lanes of one warp that pass values on by nothing else
-// trust it to run in step.
+// trust it to run in step; and in shared memory a volatile store is a flag only of a thread that has fenced.
 static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_action, uintptr_t address, size_t size,
                                  int action, const void* pc) {
     laptop_error e = make_error("race", "", pc, action);
@@ -95,9 +92,10 @@ static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_actio
     warp.block = &block;
     other.warp = &warp;
     other.index = thread_of(mark);
-    e.other = party(&other, mark_pc & ~(VOLATILE | BY_COPY), mark_action);
+    e.other = party(&other, mark_pc & ~(VOLATILE | BY_COPY | NARROW), mark_action);
     e.has_other = 1;
     bool same_block = linear == b.linear;
+    if (any_fence) e.detail = "with fences";
     e.reason = !same_block ? "between blocks"
                : other.index / run->warp_size == current->index / run->warp_size ? "inside a warp" : "inside a block";
     return e;
@@ -136,7 +134,7 @@ void resolve_pending() {
 }
 
 // A plain read next to others' atomics is how a compare-and-swap loop begins, and right if the reader's own
-// atomic on the word follows. If none does before the interval ends, it is a race.
+// compare-and-swap of the word follows. If none does before the interval ends, it is a race.
 struct Optimist {
     laptop_error error;
     uintptr_t address;
@@ -177,6 +175,7 @@ struct Look {                    // one access
     uint32_t offset;             // of pc; with VOLATILE
     Thread* t;
     uint64_t me;
+    bool compares = false;
 
     bool own(uint64_t mark) const { return mark >> 22 == me >> 22; }
     bool conflicts(uint64_t mark) const {
@@ -195,6 +194,24 @@ static bool in_step(const Cell& c, int k, const Look& l) {
            of_this_warp(c.mark[k], l) && l.conflicts(c.mark[k]);
 }
 
+// Whether its updates are atomic only among threads of one block, of which the other is none.
+static bool too_narrow(const Cell& c, const Look& l) {
+    uint64_t mark = c.mark[Cell::UPDATER];
+    return (c.pc[Cell::UPDATER] | l.offset) & NARROW && l.conflicts(mark) &&
+           run->intervals[interval_of(mark)].block != l.t->warp->block->linear;
+}
+
+static void raced_narrowly(const Cell& c, const Look& l) {
+    laptop_error e = race_between(c.mark[Cell::UPDATER], c.pc[Cell::UPDATER], 2, l.address, l.size, l.action, l.pc);
+    e.reason = "scope";
+    fail(e);
+}
+
+static bool goes_on(uint32_t interval) {
+    return std::any_of(run->blocks.begin(), run->blocks.end(),
+                       [=](const std::unique_ptr<Block>& b) { return b->alive && b->interval == interval; });
+}
+
 static void raced_with(const Cell& c, int k, const Look& l) {
     laptop_error e = race_between(c.mark[k], c.pc[k], ACTIONS[k], l.address, l.size, l.action, l.pc);
     if (k != Cell::UPDATER) fail(e);
@@ -206,6 +223,7 @@ static void look_for_writers(const Cell& c, const Look& l) {
     if (!l.atomic && l.conflicts(c.mark[Cell::UPDATER])) raced_with(c, Cell::UPDATER, l);
     if (l.atomic && in_step(c, Cell::UPDATER, l))
         fail(race_between(c.mark[Cell::UPDATER], c.pc[Cell::UPDATER], 1, l.address, l.size, 0, l.pc));
+    if (l.atomic && too_narrow(c, l)) raced_narrowly(c, l);
 }
 
 static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) {
@@ -213,17 +231,20 @@ static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) 
     for (Cell* c = first; c <= last; ++c) {
         for (int k = 0; k < Cell::MARKS && !suspected; ++k) {
             if (!l.conflicts(c->mark[k])) continue;
-            if (l.atomic && k == Cell::UPDATER) continue;
-            if (k >= Cell::READER && c->pc[k] & VOLATILE && !in_step(*c, k, l)) continue;
+            if (l.atomic && k == Cell::UPDATER) {
+                if (too_narrow(*c, l)) raced_narrowly(*c, l);
+                continue;
+            }
+            if (l.atomic && k >= Cell::READER && c->pc[k] & VOLATILE && !in_step(*c, k, l)) continue;
             laptop_error e = race_between(c->mark[k], c->pc[k], ACTIONS[k], l.address, l.size, l.action, l.pc);
-            if (l.atomic && k >= Cell::READER && !(c->pc[k] & VOLATILE)) {
+            if (l.atomic && k >= Cell::READER && !(c->pc[k] & VOLATILE) && goes_on(interval_of(c->mark[k]))) {
                 trust(e, l.address, run->intervals[interval_of(c->mark[k])].block, thread_of(c->mark[k]));
                 continue;
             }
             suspect(e, f, l.address, l.size, l.action);
             suspected = true;
         }
-        for (int k = Cell::READER; l.atomic && k < Cell::MARKS; ++k) {
+        for (int k = Cell::READER; l.compares && k < Cell::MARKS; ++k) {
             if (l.own(c->mark[k])) c->mark[k] = 0;       // its read led to this atomic
         }
         int slot = l.atomic ? Cell::UPDATER : Cell::WRITER;
@@ -297,6 +318,19 @@ static void clear_settled(Settled& s, uintptr_t address, size_t size) {
     for (size_t i = (address - s.low) / 4; i <= (address + size - 1 - s.low) / 4; ++i) s.word[i] = 0;
 }
 
+void must_be_unwritten(Found f, uintptr_t address, size_t size, const void* pc) {
+    if (!f.region || !f.region->cells) return;
+    unsigned shift = f.region->grain / 2;
+    for (size_t i = (address - f.low) >> shift; i <= (address + size - 1 - f.low) >> shift; ++i) {
+        const Cell& c = f.region->cells[i];
+        int k = c.mark[Cell::WRITER] ? Cell::WRITER : Cell::UPDATER;
+        if (!c.mark[k]) continue;
+        laptop_error e = race_between(c.mark[k], c.pc[k], ACTIONS[k], address, size, 0, pc);
+        e.reason = "not constant";
+        fail(e);
+    }
+}
+
 void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Region& r = *f.region;
     Settled* s = settled_at(address);
@@ -307,12 +341,14 @@ void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile
     unsigned shift = r.grain / 2;        // a grain is 1, 2 or 4
     Cell* first = cells + ((address - f.low) >> shift);
     Cell* last = cells + ((address + size - 1 - f.low) >> shift);
-    bool atomic = action == 2 || (is_volatile && r.space != LAPTOP_IN_SHARED);
-    if (atomic) synchronise(address);
-    uint32_t flag = atomic && action != 2 ? VOLATILE : 0;
+    bool relaxed = is_volatile && (r.space != LAPTOP_IN_SHARED || !action || current->fenced);
+    bool atomic = action == 2 || relaxed, narrow = action == 2 && update_how & OF_BLOCK;
+    if (atomic) synchronise(address, !narrow);
+    uint32_t flag = relaxed ? VOLATILE : narrow ? NARROW : 0;
     Look l = {address, size, action, r.space, atomic, pc, code_offset(pc) | flag, current, mark_of(current)};
+    l.compares = action == 2 && update_how & COMPARES;
     if (action) {
-        if (atomic && !optimists.empty()) confirm(address, l.t);
+        if (l.compares && !optimists.empty()) confirm(address, l.t);
         write_cells(first, last, l, f);
         init_check(f, address, size, action, pc);
         return;
@@ -443,6 +479,7 @@ void start_interval(Block& b) {
     unsettle();
     b.interval = (uint32_t)run->intervals.size();
     run->intervals.push_back({b.linear, run->grid_epoch});
+    if (any_fence) barrier_passed(b);
     for (Warp& w : b.warps) {
         if (w.lanes[0]->clock < 1u << 20) continue;
         std::fill(w.known_to_all, w.known_to_all + 32, 0);

@@ -393,7 +393,7 @@ static void start_block(Block& b, uint64_t linear) {
         t.steps = t.last_step = 0;
         t.span = 0;
         t.furthest = run->traced && !b.watched ? UINT32_MAX : 0;
-        t.left_early = false;
+        t.left_early = t.fenced = false;
         t.last_error = 0;
         t.spins = 0;
         t.carry = false;

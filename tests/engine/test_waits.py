@@ -36,6 +36,61 @@ __global__ void alone(volatile int* x, float* out) {           // without a fenc
 """
 ORDERS = ["plain", "forward", "reverse", "seeded"]
 
+# What orders memory: each rule with code that keeps it and code that breaks it. First how block 0 hands `buf` over
+# to block 1: what it does, and what the other does before it reads.
+FENCE, RAISE, WAIT = "__threadfence();", "atomicExch(flag, 1);", "while (atomicAdd(flag, 0) == 0) {}"
+GIVEN = f"__syncwarp(); if (t == 0) {{ {FENCE} {RAISE} }}"
+TAKEN = f"if (t == 0) {{ {WAIT} {FENCE} }} __syncwarp();"
+SET = "__nv_atomic_store_n(flag + t / 16, 1, __NV_ATOMIC_RELEASE, __NV_THREAD_SCOPE_DEVICE);"
+TILE = (f"tile.sync(); if (t % 16 == 0) {SET}",
+        "if (t % 16 == 0) while (!__nv_atomic_load_n(flag + t / 16, __NV_ATOMIC_ACQUIRE)) {} tile.sync();")
+EACH = f"{FENCE} __syncwarp(); if (t == 0) {RAISE}"
+HANDED_OVER = {                  # (right), what in it is (changed, to what)
+    "a release covers what lanes wrote before a __syncwarp": (
+        (GIVEN, TAKEN), ("__syncwarp(); if (t == 0) { _", "if (t == 0) { _")),
+    "and before a tile.sync()": (TILE, ("tile.sync(); if (t % 16 == 0) __", "if (t % 16 == 0) __")),
+    "every lane fences, one raises the flag": ((EACH, TAKEN), (EACH, EACH.removeprefix(FENCE))),
+    "a relaxed store releases nothing": (TILE, ("RELEASE", "RELAXED")),
+    "the scope of a fence that releases": ((GIVEN, TAKEN), (f"{FENCE} {RAISE}", f"__threadfence_block(); {RAISE}")),
+    "the scope of a fence that acquires": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT + "__threadfence_block();")),
+    "the scope of the flag": ((GIVEN, TAKEN), ("Exch(", "Exch_block(")),
+    "the scope of a release": (TILE, ("SCOPE_DEVICE", "SCOPE_BLOCK")),
+    "who acquires needs a fence": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT)),
+}
+ALONE = {
+    "a lock is taken with a fence behind it": (
+        f"if (t == 0) {{ while (atomicCAS(flag, 0, 1)) {{}} {FENCE} *buf += 1; {FENCE} atomicExch(flag, 0); }}",
+        (f"{{}} {FENCE}", "{}")),
+    "a volatile flag in shared memory": (
+        """__shared__ float s; __shared__ volatile int up; if (t == 0) up = 0; __syncthreads();
+        if (t == 0) { s = 1; __threadfence_block(); up = 1; }
+        if (t == 32) { while (up == 0) {} __threadfence_block(); y[blockIdx.x] = s; }""",
+        ("__threadfence_block(); up", "up")),
+    "a count of two blocks": ("atomicAdd(flag, 1);", ("Add", "Add_block")),
+    "and in PTX": ('asm("red.gpu.global.add.s32 [%0], 1;" :: "l"(flag) : "memory");', ("gpu", "cta")),
+    "a plain load beside atomics": ("if (blockIdx.x) atomicAdd(flag, 1); else y[t] = atomicAdd(flag, 0);",
+                                    ("atomicAdd(flag, 0)", "*flag")),
+    "a plain load before the thread's own": (
+        "int old = *flag, was; do was = old, old = atomicCAS(flag, was, was + 1); while (was != old);",
+        ("atomicCAS(flag, was, was + 1)", "atomicAdd(flag, 1)")),
+    "read-only data": (
+        "buf += 64 * blockIdx.x; buf[t] = t; __syncthreads(); y[64 * blockIdx.x + t] = buf[63 - t];",
+        ("buf[63 - t]", "__ldg(&buf[63 - t])")),
+    "and in PTX too": (
+        'buf += 64 * blockIdx.x + t; *buf = t; float v; asm("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(buf));',
+        ("global", "global.nc")),
+}
+RULES = {**{rule: (f"if (blockIdx.x == 0) {{ buf[t] = t; {give} }} else {{ {take} y[t] = buf[t]; }}", wrong)
+            for rule, ((give, take), wrong) in HANDED_OVER.items()}, **ALONE}
+OF_RULES = "#include <cooperative_groups.h>\n" + "".join(f"""
+__global__ void {name}{i}(float* buf, float* y, int* flag) {{
+    auto tile = cooperative_groups::tiled_partition<16>(cooperative_groups::this_thread_block());
+    int t = threadIdx.x;
+    {body}
+}}
+""" for i, (right, wrong) in enumerate(RULES.values())
+    for name, body in (("right", right), ("wrong", right.replace(*wrong))))
+
 
 @pytest.fixture(scope="module")
 def mod():
@@ -48,6 +103,22 @@ def launch(order, kernel, *args):
     with cuda.sanitize(order=order) as notes:
         kernel(*args)
     assert not notes
+
+
+@pytest.fixture(scope="module")
+def of_rules():
+    return cuda.compile(OF_RULES)
+
+
+@pytest.mark.parametrize("order", ORDERS[1:])
+@pytest.mark.parametrize("rule", RULES)
+def test_what_orders_memory_and_what_does_not(of_rules, rule, order):
+    number, block = list(RULES).index(rule), 32 if rule in HANDED_OVER else 64
+    given = lambda: (np.zeros(128, "f4"), np.zeros(128, "f4"), np.zeros(4, "i4"))
+    launch(order, of_rules[f"right{number}"][2, block], *given())
+    with pytest.raises(cuda.KernelError) as caught:
+        launch(order, of_rules[f"wrong{number}"][2, block], *given())
+    assert caught.value.kind == "race" and caught.value.line, caught.value.message
 
 
 @pytest.mark.parametrize("order", ORDERS)
