@@ -36,8 +36,8 @@ __global__ void alone(volatile int* x, float* out) {           // without a fenc
 """
 ORDERS = ["plain", "forward", "reverse", "seeded"]
 
-# What orders memory: each rule with code that keeps it and code that breaks it. First how block 0 hands `buf` over
-# to block 1: what it does, and what the other does before it reads.
+# What orders memory: each rule with code that keeps it and code that breaks it. First how block 0 hands
+# `buf` over to block 1: what it does, and what the other does before it reads.
 FENCE, RAISE, WAIT = "__threadfence();", "atomicExch(flag, 1);", "while (atomicAdd(flag, 0) == 0) {}"
 GIVEN = f"__syncwarp(); if (t == 0) {{ {FENCE} {RAISE} }}"
 TAKEN = f"if (t == 0) {{ {WAIT} {FENCE} }} __syncwarp();"
