@@ -820,6 +820,7 @@ OWN_NAMES = {
     "1.5": "def reference(q, k, v):\n    return torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
            "want = reference(*torch.randn(3, 2, 4))\nprint(want)\n"}
 OWN_TESTS = "x = torch.randn(2, 3)\nassert torch.allclose(softmax(x), torch.softmax(x, -1))\nprint(softmax(x) - x.softmax(-1))\n"
+OWN_TESTS += "def test():\n    x = torch.softmax(torch.ones(3), 0)\ntest()\nfor dim in (0, 1):\n    x = x.softmax(dim)\n"
 
 
 @pytest.mark.parametrize("id", OWN_NAMES)

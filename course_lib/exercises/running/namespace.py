@@ -5,6 +5,7 @@ import ast
 import builtins
 import importlib
 import math
+import symtable
 from typing import Any, Callable
 
 import torch
@@ -44,24 +45,27 @@ def definition_of(tree: ast.Module, name: str) -> ast.Module:
         before = len(kept)
         for statement in tree.body:
             own_test = isinstance(statement, (ast.Assert, ast.Expr))
-            if statement not in kept and not own_test and wanted & _names(statement, ast.Store):
+            if statement not in kept and not own_test and wanted & _names(statement, binds=True):
                 kept.append(statement)
-                wanted |= _names(statement, ast.Load)
+                wanted |= _names(statement, binds=False)
     return ast.Module([statement for statement in tree.body if statement in kept], []) if kept else tree
 
 
-def _names(statement: ast.stmt, context: type) -> set[str]:
-    """The names that a statement reads, or those that it binds or whose attributes and items it sets."""
-    found = set()
+def _names(statement: ast.stmt, binds: bool) -> set[str]:
+    """The cell's names that a statement reads, or those that it binds or whose attributes and items it sets. What a
+    function names inside it is its own."""
+    whole = symtable.symtable(ast.unparse(statement), "cell", "exec")
+    tables = [whole]
+    for table in tables:
+        tables += table.get_children()
+    found = {symbol.get_name() for table in tables for symbol in table.get_symbols()
+             if (table is whole or symbol.is_global())
+             and (symbol.is_assigned() if binds else symbol.is_referenced())}
     for node in ast.walk(statement):
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, context):
+        if binds and isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
             while isinstance(node, (ast.Attribute, ast.Subscript)):
                 node = node.value
             found |= {node.id} if isinstance(node, ast.Name) else set()
-        elif context is ast.Store and isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found.add(node.name)
-        elif context is ast.Store and isinstance(node, ast.alias):
-            found.add((node.asname or node.name).partition(".")[0])
     return found
 
 
