@@ -147,6 +147,11 @@ def test_a_file_that_cannot_be_read_raises_nobodys_share(tmp_path):
     put(tmp_path / "erin" / "01_attention.ipynb", "{broken")
     put(tmp_path / "finn" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nx = 1"))
     put(tmp_path / "gil.pdf", "%PDF")
+    locked = bytearray(zipped({"01_attention.ipynb": notebook(RIGHT)}))
+    for head, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        locked[locked.index(head) + flags] |= 1
+    put(tmp_path / "hal.zip", bytes(locked))
+    assert next(s for s in collect(tmp_path) if s.student == "hal").problem.endswith("it has a password")
     marks = table(collect(tmp_path), ["attention", "gqa"], Store(tmp_path, 1))
     of = {student: sum(m.verdict.of for m in marks if m.student == student)
           for student in ("erin", "finn", "gil")}

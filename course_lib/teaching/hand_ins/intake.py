@@ -158,7 +158,8 @@ def _entries(source, when: float,
                 large = len(data) > MAX_NOTEBOOK
                 yield name, _moment(entry, when), b"" if large else data, _too_large() * large
     except (zipfile.BadZipFile, RuntimeError, OSError, EOFError, ValueError, OverflowError) as error:
-        yield PurePosixPath(""), when, b"", f"the zip file cannot be read: {error}"
+        why = "it has a password" if "password required" in str(error) else error
+        yield PurePosixPath(""), when, b"", f"the zip file cannot be read: {why}"
     except Exception as error:           # zlib and lzma have errors of their own
         yield PurePosixPath(""), when, b"", f"the zip file cannot be read: {type(error).__name__}"
 
