@@ -176,12 +176,14 @@ function sheet(host, controls, state, change) {
     change(dragged, pointAt(points[dragged], at.x, at.y));
   };
   host.addEventListener("pointerdown", event => {
-    const mark = marked(event, "drag");
+    const placed = marked(event, "place");
+    const mark = placed ? host.querySelector(`[data-drag="${placed.dataset.place}"]`) : marked(event, "drag");
     if (!mark) return;
     dragged = mark.dataset.drag;
     mark.focus();
     host.setPointerCapture(event.pointerId);
     event.preventDefault();
+    if (placed) follow(event);
   });
   host.addEventListener("pointermove", event => { if (dragged) follow(event); });
   for (const name of ["pointerup", "pointercancel"]) host.addEventListener(name, () => { dragged = null; });
@@ -196,7 +198,12 @@ function sheet(host, controls, state, change) {
     else return;
     event.preventDefault();
   });
-  return svg => keepFocus(host, () => { host.innerHTML = svg; });
+  return svg => keepFocus(host, () => {
+    host.innerHTML = svg;
+    for (const mark of host.querySelectorAll("[data-drag],[data-place]"))     // a point that this page does not offer
+      if (!((mark.dataset.drag ?? mark.dataset.place) in points))
+        for (const name of ["data-drag", "data-place", "tabindex", "aria-label"]) mark.removeAttribute(name);
+  });
 }
 
 // A mark that had the focus has it again after the picture was drawn anew.

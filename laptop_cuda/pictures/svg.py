@@ -14,7 +14,8 @@ explorers, the engine's own) are drawn with this. Charts with axes, which stand 
 on paper, are drawn by the course's `figures` with matplotlib.
 
 A mark can be used as a control: `set={"head": 3}` changes the state when it is clicked or reached by Tab and
-pressed, `hover=True` when the pointer enters it, and `drag="name"` makes it the handle of a draggable point.
+pressed, `hover=True` when the pointer enters it, and `drag="name"` makes it the handle of a draggable point;
+the handle moves to where a mark with `place="name"` is pressed.
 """
 import html
 import json
@@ -67,10 +68,10 @@ class Canvas:
         if str(text):
             self.text(x + width / 2, y + height / 2 + 0.35 * size, text, size=size, anchor="middle")
 
-    def frames(self, places, width, height, *, fill=None, stroke="line", thick=1):
+    def frames(self, places, width, height, *, fill=None, stroke="line", thick=1, shade=None):
         """Many equal rectangles as one mark, at places [(x, y), ...]."""
         path = "".join(f"M{_n(x)} {_n(y)}h{_n(width)}v{_n(height)}h{_n(-width)}z" for x, y in places)
-        self.marks.append(f'<path d="{path}"{_look(fill, stroke, thick, None)}/>')
+        self.marks.append(f'<path d="{path}"{_look(fill, stroke, thick, shade)}/>')
 
     def circle(self, x, y, radius, *, fill="empty", stroke="ink", thick=1, shade=None, about="", **control):
         look = _look(fill, stroke, thick, shade)
@@ -144,13 +145,13 @@ class Canvas:
                           else f"<{tag}{_control(about, **control)}/>")
 
 
-def _control(about: str, set: dict | None = None, hover: bool = False, drag: str = "") -> str:
+def _control(about: str, set: dict | None = None, hover: bool = False, drag: str = "", place: str = "") -> str:
     """The attributes by which the front end knows a mark as a control."""
     label = html.escape(about, quote=True)
     if drag:
         return f' data-drag="{html.escape(drag, quote=True)}" tabindex="0" aria-label="{label}"'
     if set is None:
-        return ""
+        return f' data-place="{html.escape(place, quote=True)}"' if place else ""
     return (f' data-set="{html.escape(json.dumps(set), quote=True)}" tabindex="0" role="button" '
             f'aria-label="{label}"' + (' data-hover=""' if hover else ""))
 

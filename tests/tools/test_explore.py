@@ -210,9 +210,11 @@ def test_a_mark_says_what_it_is_and_escapes():
     canvas = Canvas(10, 10)
     canvas.rect(0, 0, 1, 1, about='"<&', set={"head": 3}, hover=True)
     canvas.circle(1, 1, 1, drag="p", about="mean")
+    canvas.rect(0, 0, 9, 9, place="p")
     canvas.text(0, 0, "<script>")
     root = ET.fromstring(canvas.svg('a "b"'))
-    rect, circle, text = root
+    rect, circle, ground, text = root
+    assert ground.attrib["data-place"] == circle.attrib["data-drag"] and "tabindex" not in ground.attrib
     assert json.loads(rect.attrib["data-set"]) == {"head": 3} and rect.attrib["aria-label"] == '"<&'
     assert rect[0].text == '"<&' and rect.attrib["tabindex"] == circle.attrib["tabindex"] == "0"
     assert text.text == "<script>"

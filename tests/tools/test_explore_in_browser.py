@@ -92,9 +92,14 @@ def test_moved_by_keyboard_and_pointer_in_both_themes(opened):
 
 
 def key_change(browser, n: int, made) -> dict:
-    """One value of explorable n changed by keyboard: a slider or a list by an arrow, else a typed text."""
+    """One value of explorable n changed by keyboard: a slider, a list or a handle by an arrow, else typed."""
     slider = next((c for c in made.controls if c.kind == "slider"), None)
     listed = next((c for c in made.controls if c.kind == "choice" and len(c.values) > 6), None)
+    point = next((c for c in made.controls if c.kind == "point"), None)
+    if slider is None and point:
+        browser.js(f"{ROOT_OF}[{n}].querySelector('[data-drag={point.name}]').focus()")
+        browser.key("ArrowRight", ARROW_RIGHT)
+        return {point.name: (point.start[0] + point.xs[2], point.start[1])}
     if slider is None and listed:
         browser.js(f"{ROOT_OF}[{n}].querySelector('select[name={listed.name}]').focus()")
         browser.key("ArrowDown", 40)
@@ -118,8 +123,10 @@ def pointer_change(browser, n: int, made, state: dict) -> dict:
     if point is not None:
         box = place(browser, n, f"[data-drag={point.name}]")
         middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        browser.drag(middle, (middle[0] + point.box[2] / 4, middle[1]))
-        return {point.name: (point.start[0] + (point.xs[1] - point.xs[0]) / 4, point.start[1])}
+        target, (x, y) = (middle[0] + point.box[2] / 4, middle[1]), state[point.name]
+        ground = browser.js(f"!!{ROOT_OF}[{n}].querySelector('[data-place={point.name}]')")
+        browser.drag(target if ground else middle, target)          # the handle comes to its ground
+        return {point.name: (x + (point.xs[1] - point.xs[0]) / 4, y)}
     mark = browser.js(FREE_MARK.replace("NTH", str(n)).replace("NOW", json.dumps(state)))
     if mark is not None:
         browser.click(mark["x"], mark["y"])

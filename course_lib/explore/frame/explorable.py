@@ -30,8 +30,9 @@ class Explorable:
 
     in a file `course_lib/explore/powers.py`, shown by `explore.show("powers", n=3)`. `draw` is a function of
     the state alone. `page` (optional) names the values that the book offers, where no kernel computes:
-    the states of all combinations are drawn when the book is made. The words are what a reader hears who
-    does not see the picture: every number that it shows.
+    the states of all combinations are drawn when the book is made; a control that it does not name stays
+    where it starts. The words are what a reader hears who does not see the picture: every number that it
+    shows.
     """
     title: str
     caption: str
@@ -90,7 +91,7 @@ class Explorable:
         """The spec and all states of `page`, or None where only a kernel can move it."""
         if self.page is None:
             return None
-        controls = [self._offered(c) for c in self.controls]
+        controls = [self._offered(c) for c in self.controls if c.name in self.page]
         states = {}
         for place in itertools.product(*(range(len(c.values)) for c in controls)):
             state = {c.name: c.values[n] for c, n in zip(controls, place)}
