@@ -102,6 +102,10 @@ class MemoryErrors(Facts):
                 "that are multiples of 16) where the row length or the start is not a multiple of "
                 f"{max(e.size // max(itemsize, 1), 1)} elements.")
 
+    def _overlap(self):
+        return (f"in {self.result.kernel}, {self.detail} are one memory, as all extern __shared__ arrays of a "
+                "kernel are.", "For two arrays, add to the first one's address what it takes.")
+
     def _race(self):
         e, kernel = self.e, self.result.kernel
         if self.reason == "copy in flight":

@@ -291,6 +291,7 @@ void async_wait(int groups_left);
 
 void* shared(const char* name, int line, size_t bytes, size_t align, const char* function);
 void* dynamic_shared(const char* name, size_t itemsize);
+void one_memory(const char* names);       // a note: two arrays that a function declares `extern __shared__`
 
 LAPTOP_FN void copy_unseen(void* to, const void* from, size_t bytes) {
     if (LAPTOP_TRACED) move_unseen(to, from, bytes);
@@ -301,6 +302,10 @@ LAPTOP_FN constexpr void turn() {         // the body of a loop that has none: i
     if (!LAPTOP_TRACED && !__builtin_is_constant_evaluated()) in_loop();
 }
 void left_early();                        // this thread returns from within a loop
+void passed_by(const void* site);         // an `if` in a loop with a barrier inside
+LAPTOP_FN void passed_by() {
+    if (LAPTOP_TRACED) passed_by(LAPTOP_SITE);
+}
 // Whether a kernel that can run a whole block at once is to do so; and whether its blocks, which reach each other through
 // plain global memory only, may run on several cores.
 bool loops_over_threads(bool blocks_apart);

@@ -19,7 +19,7 @@ the start of the kernel, so that it has its template arguments and runs however 
 from collections.abc import Callable
 from pathlib import Path
 
-from ..rewrite import LEFT_EARLY, Loops, edits_of
+from ..rewrite import LEFT_EARLY, PASSED_BY, Loops, edits_of
 from ..rewrite.passes import Edits
 from ..text.diagnostics import CompileError
 from ..text.outline import Outline
@@ -83,7 +83,8 @@ class Writer(Regions):
         self.open_and_close(stores)
         start, end = self.tokens[first].end, self.tokens[last].start
         edits = Edits()
-        edits.list = [edit for edit in of_file.list if edit[-1] != LEFT_EARLY]   # its return becomes a goto
+        # the return becomes a goto, and nobody is watched
+        edits.list = [edit for edit in of_file.list if edit[-1] not in (LEFT_EARLY, PASSED_BY)]
         for a, b, new in self.edits:
             if edits.within(a, b):
                 raise Refused("changed twice")

@@ -21,7 +21,7 @@ from . import refusals
 from .assembly import assembly
 from .heap import heap
 from .launches import launches, launches_by_function
-from .loops import LEFT_EARLY, empty_loops
+from .loops import LEFT_EARLY, PASSED_BY, empty_loops
 from .passes import Edits, Part
 from .refusals import TYPES, head_words
 from .shared_memory import shared_arrays

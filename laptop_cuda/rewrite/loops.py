@@ -1,8 +1,8 @@
-"""Loops in a kernel: a step for an empty body, and an announced `return`."""
+"""Loops in a kernel: a step for an empty body, an announced `return`, and a barrier that is passed by."""
 from ..text.tokens import match_forward
 from .passes import Edits, Part
 
-LEFT_EARLY = " laptop::left_early()"
+LEFT_EARLY, PASSED_BY = " laptop::left_early()", " else laptop::passed_by();"
 
 
 def empty_loops(part: Part, edits: Edits):
@@ -43,3 +43,16 @@ def returns_within(part: Part, edits: Edits, body: int, left: set[int]):
         if part.words(i, i + 2) == ["return", ";"] and i not in left:
             left.add(i)
             edits.insert(part.tokens[i].end, LEFT_EARLY)
+        if part.tokens[i].text == "if" and i not in left:
+            left.add(i)
+            passes_by(part, edits, i)
+
+
+def passes_by(part: Part, edits: Edits, at: int):
+    """An `if` with a barrier and without an `else`: who does not go in says so."""
+    first = match_forward(part.tokens, at + 1 + (part.tokens[at + 1].text == "constexpr")) + 1
+    last = match_forward(part.tokens, first) if part.tokens[first].text == "{" else first
+    inside = part.tokens[at:last + 2]
+    if (any(t.text.startswith("__syncthreads") for t in inside[:-1]) and inside[-1].text != "else"
+            and all(t.kind != "directive" for t in inside)):
+        edits.insert(part.tokens[last].end, PASSED_BY)

@@ -30,12 +30,26 @@ def declared_as_references(part: Part, edits: Edits, index: int):
         name, array = tokens[i].text, tokens[min(i + 1, len(tokens) - 1)].text == "["
         edits.replace(tokens[i], tokens[i], f"laptop_type_{name}")
         local += reference(name, alignments, external, at_top, array)
+        for other in extern_before(part, first) if external else ():
+            local += f' laptop::one_memory("{other} and {name}");'
     if at_top:
         inject(part, edits, [tokens[i].text for i in names], local, index)
     elif last < len(tokens):
         edits.insert(tokens[last].end, local)
     else:
         edits.insert(tokens[last - 1].end, ";" + local)
+
+
+def extern_before(part: Part, index: int) -> list[str]:
+    """The first `extern __shared__` array that the same function has declared before."""
+    for i in part.all("__shared__"):
+        first, last = part.statement(i)
+        own = part.file and part.file.owner[i] and part.file.owner[i] is part.file.owner[index]
+        if first < index and own and "extern" in part.words(first, last):
+            drop = dropped(part, first, last)[0]
+            names = declared_names(part.tokens, [n for n in range(first, last) if n not in drop])[0]
+            return [part.tokens[n].text for n in names]
+    return []
 
 
 def dropped(part: Part, first: int, last: int) -> tuple[set[int], list[str]]:

@@ -124,6 +124,9 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     uint32_t clock = 1;          // counts the warp synchronisations that order memory
     uint32_t last_place = 0;     // where it was as its warp was last looked at
     const void* last_pc = nullptr;       // in the kernel's own body, of its last access
+    const void* earlier_pc = nullptr;    // the same, where nothing was accessed since it passed a barrier by
+    uint32_t passed = 0;                 // the place behind that barrier's `if`
+    bool went_on = false;                // having passed it by
     uint32_t steps = 0, last_step = 0;   // since the last merge, where nothing is counted: no log is kept
     uint64_t span = 0;           // its counted operations, up to the last merge
     uint32_t furthest = 0;       // of the steps in the kernel's own body

@@ -133,6 +133,17 @@ void resolve_pending() {
     if (run->notes.size() < 16) run->notes.push_back(suspicion.error);
 }
 
+void one_memory(const char* names) {
+    if (!current || !current->log || !run->sanitizing) return;
+    for (const laptop_error& n : run->notes) {
+        if (n.detail && !strcmp(n.detail, names)) return;
+    }
+    Busy busy;
+    laptop_error e = make_error("overlap", "", __builtin_return_address(0), 5);
+    e.detail = names;
+    run->notes.push_back(e);
+}
+
 // A plain read next to others' atomics is how a compare-and-swap loop begins, and right if the reader's own
 // compare-and-swap of the word follows. If none does before the interval ends, it is a race.
 struct Optimist {

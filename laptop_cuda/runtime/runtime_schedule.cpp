@@ -45,6 +45,16 @@ void left_early() {
     if (current) current->left_early = true;
 }
 
+void passed_by(const void* site) {
+    Thread* t = current;
+    if (!t || !t->log) return;
+    t->went_on |= t->passed && t->last_pc;
+    t->passed = code_offset(site);
+    if (t->last_pc) t->earlier_pc = t->last_pc;
+    t->last_pc = nullptr;
+}
+static uint32_t last_place(const Thread& t) { return code_offset(t.last_pc ? t.last_pc : t.earlier_pc); }
+
 static Met* met_at(std::vector<Met>& met, uint32_t place) {
     auto found = std::find_if(met.begin(), met.end(), [&](const Met& m) { return m.place == place; });
     return found == met.end() ? nullptr : &*found;
@@ -65,12 +75,12 @@ void remember_meeting(Thread* t) {
 // the loop around it after fewer turns than those who wait there, and went on is not.
 bool jumped_over(const Thread& t, Met there) {
     if (t.state != State::DONE || !there.place) return false;
-    uint32_t last_place = code_offset(t.last_pc);
-    if (last_place <= there.place) return false;
+    uint32_t last = last_place(t);
     for (const Met& met : t.met) {
-        if (met.place == there.place) return !t.left_early && met.times < there.times && last_place > there.loop_end;
+        if (met.place != there.place) continue;
+        return !t.left_early && met.times < there.times && last > std::max(there.loop_end, there.place);
     }
-    return true;
+    return last > there.place || (t.passed > there.place && (t.went_on || t.last_pc));
 }
 
 laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone) {
@@ -81,7 +91,7 @@ laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* go
     e.reason = was_there ? "fewer turns" : "gone past";
     e.memory = -1;
     e.who = party(waiting, code_offset(waiting->site), 3);
-    e.other = party(gone, code_offset(gone->last_pc), 3);
+    e.other = party(gone, last_place(*gone), 3);
     e.has_thread = e.has_other = 1;
     return e;
 }
@@ -389,7 +399,8 @@ static void start_block(Block& b, uint64_t linear) {
         if (run->traced) take_stack(&t);     // each has its own: whose a local variable is must stay known
         t.log = b.watched ? &run->logs[t.lane] : nullptr;
         t.depth = 0;
-        t.last_pc = nullptr;
+        t.last_pc = t.earlier_pc = nullptr;
+        t.passed = t.went_on = 0;
         t.steps = t.last_step = 0;
         t.span = 0;
         t.furthest = run->traced && !b.watched ? UINT32_MAX : 0;

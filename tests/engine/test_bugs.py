@@ -296,6 +296,21 @@ __global__ void helper_jumped(const float* x, float* y, int n) {
     if (threadIdx.x < n) v = block_sum(v);
     y[threadIdx.x] = v;
 }
+__global__ void passed_by_and_gone_on(float* y, int done) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    float sum = 0;
+    for (int r = 0; r < 2; ++r) {
+        if (done && t >= 32) break;
+        s[t] = r + 1;
+        if (t < 32) {
+            __syncthreads();  // BUG passed_by_and_gone_on
+            sum += s[(done ? 31 : 63) - t];
+            __syncthreads();
+        }
+    }
+    if (t < 32) y[t] = sum;
+}
 __device__ void meet() { __syncthreads(); }
 __global__ void barrier_in_helpers(float* y) {
     if (threadIdx.x % 64 < 32) y[threadIdx.x] = 1, __syncthreads();  // BUG barrier_in_helpers
@@ -416,6 +431,7 @@ BUGS = [
     Bug("second_barrier_jumped", DIVERGED, "", lambda: (ramp(64), zeros(64), 20), 1, 64),
     Bug("loop_never_entered", DIVERGED, "", lambda: (ramp(128), zeros(224), 96), 1, 128),
     Bug("jumped_and_unset", DIVERGED, "", lambda: (zeros(64),), 1, 64, also=(UNSET,)),
+    Bug("passed_by_and_gone_on", DIVERGED, "", lambda: (zeros(32), 0), 1, 64),
     Bug("helper_jumped", DIVERGED, "", lambda: (ramp(64), zeros(64), 20), 1, 64),
 
     Bug("half_a_warp_syncs", "deadlock", "", lambda: (zeros(32),), also=(DIVERGED,)),
@@ -459,6 +475,27 @@ def test_a_bad_launch_is_refused(kernel, grid, block, shared, sanitized):
     with pytest.raises(cuda.KernelError) as caught, watch():
         compiled(SOURCE)[kernel][grid, block, shared](zeros(64))
     assert caught.value.kind == "bad launch"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_threads_that_end_before_the_barrier_pass_nothing_by(order):
+    with cuda.sanitize(**order) as notes:
+        compiled(SOURCE).passed_by_and_gone_on[1, 64](y := zeros(32), 1)
+    assert not notes and (y == 3).all()
+
+
+def test_two_names_of_dynamic_shared_memory_are_a_note():
+    two = """__global__ void both(float* y) {
+        extern __shared__ float a[];
+        extern __shared__ int b[];
+        a[threadIdx.x] = b[threadIdx.x] = 1;
+        y[threadIdx.x] = a[threadIdx.x];
+    }"""
+    one = two.replace("extern __shared__ int b[];", "int* b = (int*)(a + 32);")
+    for source, notes in ((two, 1), (one, 0)):
+        with cuda.sanitize() as found:
+            cuda.compile(source).both[1, 32, 256](zeros(32))
+        assert len(found) == notes and all("both, a and b are one memory" in note for note in found), found
 
 
 def test_a_race_names_both_sides():
