@@ -91,7 +91,7 @@ def library(sources: list, name: str, folder: Path | None, wanted: list, device,
         raise build.NoCompiler("nvcc was not found; CUDA tensors need it. Install the CUDA toolkit, or set "
                                "CUDA_HOME. CPU tensors run the same kernel without it.")
     architecture = architecture_flag(capability(device))
-    flags = ["-std=c++17", "-O3", "-lineinfo", "-Xcompiler=-fPIC", architecture]
+    flags = [f"-std={sources[0].std}", "-O3", "-lineinfo", "-Xcompiler=-fPIC", architecture]
     flags += [f"-I{p}" for p in ([folder] if folder else []) + list(search)]
     flags += [f"-D{d}" for d in sources[0].defines]
     files = {"source.cu": sources[0].text, "kernel.cu": generated(sources, wanted, "source.cu")}

@@ -23,10 +23,10 @@ class Module:
     has one, as for a kernel called `source`."""
 
     def __init__(self, text: str, name: str, path: Path | None = None, traced: bool | None = None,
-                 include: tuple[Path, ...] = (), define: tuple[str, ...] = ()):
+                 include: tuple[Path, ...] = (), define: tuple[str, ...] = (), std: str = "c++17"):
         self.source, self.name, self.path = text, name, path
         self._folder = path.parent if path else None
-        self._include, self._define = include, define
+        self._include, self._define, self._std = include, define, std
         self._start = self._folder or (Path() if include else None)      # where `#include "..."` looks first
         self._libraries: dict[tuple, Library] = {}
         self._last: Library | None = None
@@ -40,7 +40,7 @@ class Module:
         missing, first = set(), None
         while True:
             self._files = files_of(as_judged(self.source), self._start, self._include, missing)
-            self._files[0].defines = self._define
+            self._files[0].defines, self._files[0].std = self._define, self._std
             self._texts = [k for file in self._files for k in signature.kernels(file)]
             try:
                 self._library(traced)
@@ -154,22 +154,23 @@ class Module:
 _loaded: dict[tuple[Path, tuple, tuple], tuple[Module, list]] = {}
 
 
-def load(path: str | Path, include: list[str | Path] = (), define: dict[str, object] = {}) -> Module:
+def load(path: str | Path, include: list[str | Path] = (), define: dict[str, object] = {},
+         std: str = "c++17") -> Module:
     """A .cu file; the same module again until the file, or a file that it includes, changes.
 
     `include` are folders in which its includes are looked for besides its own, as with -I, and `define`
-    the macros of its build, as with -D: {"HEAD_SIZE": 64, "WITH_CUDA": ""}.
+    the macros of its build, as with -D: {"HEAD_SIZE": 64, "WITH_CUDA": ""}; `std` is as in -std=c++20.
     """
     search, macros = _folders(include), _macros(define)
     path = Path(path)
-    known, stamps = _loaded.get((path, search, macros), (None, []))
+    known, stamps = _loaded.get((path, search, macros, std), (None, []))
     if known is not None and stamps == [_stamp(file) for file, _ in stamps]:
         return known                    # the usual case, at every launch: no file is read
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path.resolve()}")
-    made = Module(read(path), path.name, path.resolve(), include=search, define=macros)
+    made = Module(read(path), path.name, path.resolve(), include=search, define=macros, std=std)
     read_files = (path, *(file.path for file in made._files[1:]))
-    _loaded[path, search, macros] = made, [_stamp(file) for file in read_files]
+    _loaded[path, search, macros, std] = made, [_stamp(file) for file in read_files]
     return made
 
 
@@ -195,15 +196,15 @@ def _stamp(file: Path) -> tuple:
 
 
 def compile(source: str | Path, name: str = "source.cu", include: list[str | Path] = (),
-            define: dict[str, object] = {}) -> Module:
+            define: dict[str, object] = {}, std: str = "c++17") -> Module:
     """CUDA C++ text, or a Path to a file of it. `include` are folders for its includes, as with -I; `define`
-    are macros, as with -D."""
+    are macros, as with -D; `std` is as in -std=c++20."""
     if isinstance(source, Path):
-        return load(source, include, define)
+        return load(source, include, define, std)
     if not isinstance(source, str):
         raise ArgumentError(f"compile takes CUDA C++ text or a Path, got {type(source).__name__}")
     if "\n" not in source and re.fullmatch(r"[\w./\\ -]+\.cuh?", source):
         raise ArgumentError(f"compile takes CUDA C++ text or a Path, got the file name {source!r}; "
                             f"use Path({source!r})")
     search = _folders(include)
-    return Module(source.removeprefix("\ufeff"), name, include=search, define=_macros(define))
+    return Module(source.removeprefix("\ufeff"), name, include=search, define=_macros(define), std=std)

@@ -106,6 +106,8 @@ class LaunchErrors(Facts):
 
     def _not_supported(self):
         return (f"{self.result.kernel} reaches `{self.detail}`, which this engine does not know.",
+                "The headers of libraries have what they list; device code can do without, in words of CUDA."
+                if "::" in self.detail and " " not in self.detail else
                 "Inline PTX is translated instruction by instruction; the engine's DETAILS.md lists those "
                 "that are known.")
 

@@ -76,6 +76,10 @@ LAPTOP_VECTORS(longlong, long long, 16, 16, LAPTOP_WHOLE(16), LAPTOP_HALVES(16))
 LAPTOP_VECTORS(ulonglong, unsigned long long, 16, 16, LAPTOP_WHOLE(16), LAPTOP_HALVES(16))
 LAPTOP_VECTORS(double, double, 16, 16, LAPTOP_WHOLE(16), LAPTOP_HALVES(16))
 #undef LAPTOP_VECTORS
+#define LAPTOP_ALIGNED(name) \
+    using name##_16a = name; struct alignas(32) name##_32a : name { using name::name; };
+LAPTOP_ALIGNED(long4) LAPTOP_ALIGNED(ulong4) LAPTOP_ALIGNED(longlong4) LAPTOP_ALIGNED(ulonglong4) LAPTOP_ALIGNED(double4)
+#undef LAPTOP_ALIGNED
 
 // of threadIdx; in a namespace without functions, which a call with a threadIdx would find without their prefix
 namespace laptop_index {

@@ -85,7 +85,7 @@ def _compiled(kernel: Kernel, text, instance: str, arch: str, tool: str) -> Comp
              "kernel.cu": '#include "source.cu"\n' + table.guarded(text.conditions, marker)}
     files |= _without_libraries(module)
     search = ([module._folder] if module._folder else []) + list(module._include)
-    flags = ["-std=c++17", "-O3", "-lineinfo", "-Xptxas=-v", "-cubin",
+    flags = [f"-std={module._files[0].std}", "-O3", "-lineinfo", "-Xptxas=-v", "-cubin",
              f"-gencode=arch=compute_{arch[3:]},code={arch}", "--expt-relaxed-constexpr", "-I.",
              *(f"-I{p}" for p in search), *(f"-D{d}" for d in module._files[0].defines)]
     flags += gpu.RELOCATABLE * launches_in_device_code(module._files)

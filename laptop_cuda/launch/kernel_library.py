@@ -21,7 +21,8 @@ def kernel_library(files: list[Outline], name: str, source: str, wanted: list[tu
 
     def built(loops: Loops) -> Path:
         text = started(files, name) + rewritten(files, start, include, loops)
-        return build.library(text + end, name, source, folder, traced, beside, include, warnings_wanted())
+        return build.library(text + end, name, source, folder, traced, beside, include,
+                             [f"-std={files[0].std}", *warnings_wanted()])
     made = loops_or_none({} if traced else loops_of(files, name), built)
     check_library(made, name, source)
     return load_library(made, wanted)

@@ -34,8 +34,14 @@ SPECIAL = {
 VARIABLES = {"tid": "threadIdx", "ntid": "blockDim", "ctaid": "blockIdx", "nctaid": "gridDim"}
 
 
+NOT_KNOWN = re.compile(r"(is_explicit_|n?)cluster\w*|pm\d+\w*|envreg\d+|\w+_smem_size|reserved_smem\w*"
+                       r"|current_graph_exec")
+
+
 def special(name: str) -> str | None:
     """The value of %laneid, %tid.x, ... as a register."""
+    if NOT_KNOWN.match(name):
+        raise Unknown(f"%{name}")
     if name in SPECIAL:
         return f"{P}put({SPECIAL[name]})"
     base, _, axis = name.partition(".")

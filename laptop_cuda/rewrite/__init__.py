@@ -16,7 +16,7 @@ in its place: an error where it is compiled, ignored behind an `#if` that is not
 import re
 
 from ..text.outline import Function, Outline, outline
-from ..text.tokens import match_angle, scan
+from ..text.tokens import Token, match_angle, scan
 from . import refusals
 from .assembly import assembly
 from .heap import heap
@@ -50,12 +50,20 @@ def edits_of(file: Outline) -> Edits:
         if token.kind == "directive" and re.match(r"#\s*define\b", token.text):
             name = re.match(r"#(?:\s|\\\n)*define(?:\s|\\\n)+\w+(?:\([^)]*\))?", token.text)
             if name:
+                as_operator(token, edits)
                 body = scan(file.text, token.start + name.end(), token.end)
                 parts.append(Part(file.text, body, None, kernels - hosts))
     for part in parts:
         for change in PASSES:
             change(part, edits)
     return edits
+
+
+def as_operator(define: Token, edits: Edits):
+    """nvcc takes `#define U #pragma unroll`; a C++ compiler takes the operator alone."""
+    if pragma := re.search(r"#\s*pragma\s+(.*)$", define.text[1:], re.DOTALL):
+        words = " ".join(pragma[1].replace("\\\n", " ").replace('"', '\\"').split())
+        edits.list.append((define.start + 1 + pragma.start(), define.end, 0, f'_Pragma("{words}")'))
 
 
 def host_only(file: Outline) -> set[str]:

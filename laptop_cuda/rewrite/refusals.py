@@ -2,7 +2,7 @@
 import re
 
 from ..text.outline import Function, Outline
-from ..text.tokens import match_angle
+from ..text.tokens import match_angle, match_forward, split_commas
 from .passes import STATEMENT_END, Edits, Part, reject
 
 TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "size_t"}
@@ -49,9 +49,20 @@ def host_functions_in_kernels(part: Part, edits: Edits):
     for i in part.all(*part.host_only - part.kernels):
         owner, name = part.device_function(i), part.tokens[i].text
         own = [n for n in part.places[name] if owner.parameters[0] <= n < owner.body[1]] if owner else []
-        if owner and all(_called(part, n) for n in own):
+        if owner and all(_called(part, n) for n in own) and _may_be_meant(part, i):
             reject(part, edits, i,
                    f"{name} is a function of the host; with __device__ before it, a kernel may call it")
+
+
+def _may_be_meant(part: Part, call: int) -> bool:
+    """Whether a function of the file takes so many arguments; else it is a header's of the same name."""
+    after = call + 1
+    if part.tokens[after].text == "<":
+        after = (match_angle(part.tokens, after) or after) + 1
+    given = len(split_commas(part.tokens, after + 1, match_forward(part.tokens, after)))
+    takes = [split_commas(part.tokens, f.parameters[0] + 1, f.parameters[1])
+             for f in part.file.functions if f.name == part.tokens[call].text]
+    return any(len(p) == given or any({"=", "..."} & set(part.words(*one)) for one in p) for p in takes)
 
 
 def _called(part: Part, index: int) -> bool:

@@ -41,15 +41,10 @@ def declared_as_references(part: Part, edits: Edits, index: int):
 
 
 def extern_before(part: Part, index: int) -> list[str]:
-    """The first `extern __shared__` array that the same function has declared before."""
-    for i in part.all("__shared__"):
-        first, last = part.statement(i)
-        own = part.file and part.file.owner[i] and part.file.owner[i] is part.file.owner[index]
-        if first < index and own and "extern" in part.words(first, last):
-            drop = dropped(part, first, last)[0]
-            names = declared_names(part.tokens, [n for n in range(first, last) if n not in drop])[0]
-            return [part.tokens[n].text for n in names]
-    return []
+    """The `extern __shared__` array that the same function has declared before, if any."""
+    owner = part.file and part.file.owner[index]
+    before = part.piece(owner.body[0], index - 1) if owner else ""
+    return re.findall(r"\bextern\b[^;]*\b__shared__\b[^;]*?(\w+)\s*\[", before)[:1]
 
 
 def dropped(part: Part, first: int, last: int) -> tuple[set[int], list[str]]:

@@ -43,6 +43,7 @@ class Outline:
     conditions: list[tuple[tuple[str, ...], ...]] = field(default_factory=list)
     path: Path | None = None             # of a file that another one includes
     defines: tuple[str, ...] = ()        # of a source, as with -D: N=64
+    std: str = "c++17"
     as_read: str = ""                    # the file's text, before host code of libraries was left out
     together: list["Outline"] = field(default_factory=list)     # the source and the files that it includes
 

@@ -414,6 +414,29 @@ def test_names_of_the_host_may_be_the_files_own():
     assert y.item() == 3
 
 
+def test_what_other_peoples_kernels_begin_with(tmp_path):
+    """A pragma in a macro, a host function with the name of a header's, registers and types of newer toolkits."""
+    (tmp_path / "gemm.h").write_text("template <class T> __host__ __device__ T gemm(T a) { return 2 * a; }\n")
+    (tmp_path / "k.cu").write_text(r"""#include <bit>
+        #include "gemm.h"
+        #define UNROLL #pragma unroll 4
+        template <class A> void gemm(char kind, A* a) {}
+        __global__ void k(float* y) {
+            cudaGridDependencySynchronize();
+            UNROLL
+            for (int i = 0; i < 4; ++i) y[i] = gemm(i);
+            unsigned rank = std::bit_width(5u);
+            if (y[0]) asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+            y[4] = rank + sizeof(double4_16a) + alignof(long4_32a);
+        }""")
+    k = cuda.load(tmp_path / "k.cu", std="c++20").k
+    k[1, 1](y := torch.zeros(5))
+    assert y.tolist() == [0, 2, 4, 6, 67]
+    with pytest.raises(cuda.KernelError, match="k reaches `%cluster_ctarank`"):
+        (tmp_path / "k.cu").write_text((tmp_path / "k.cu").read_text().replace("if (y[0])", "if (y[1])"))
+        cuda.load(tmp_path / "k.cu", std="c++20").k[1, 1](y)
+
+
 def test_a_lambda_may_have_the_name_of_a_host_function():
     source = "float f(float x) { return 0; }\n__global__ void k(float* y) { auto f = [](float x) { return x; }; y[0] = f(2); }"
     y = torch.ones(1)

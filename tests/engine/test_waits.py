@@ -27,12 +27,6 @@ __global__ void kept(int* lock, int* x) {
     __threadfence();
     *x += 1;
 }
-__global__ void alone(volatile int* x, float* out) {           // without a fence it is no barrier
-    out[blockIdx.x] = 1;
-    atomicAdd((int*)x, 1);
-    while (*x < gridDim.x);
-    out[2 + blockIdx.x] = out[1 - blockIdx.x];
-}
 """
 ORDERS = ["plain", "forward", "reverse", "seeded"]
 
@@ -66,6 +60,9 @@ ALONE = {
         if (t == 0) { s = 1; __threadfence_block(); up = 1; }
         if (t == 32) { while (up == 0) {} __threadfence_block(); y[blockIdx.x] = s; }""",
         ("__threadfence_block(); up", "up")),
+    "a volatile counter is a barrier of the grid with fences": (
+        f"""if (t == 0) {{ buf[blockIdx.x] = 1; {FENCE} atomicAdd(flag, 1); while (*(volatile int*)flag < 2);
+            {FENCE} y[blockIdx.x] = buf[1 - blockIdx.x]; }}""", (FENCE, "")),
     "a count of two blocks": ("atomicAdd(flag, 1);", ("Add", "Add_block")),
     "and in PTX": ('asm("red.gpu.global.add.s32 [%0], 1;" :: "l"(flag) : "memory");', ("gpu", "cta")),
     "a plain load beside atomics": ("if (blockIdx.x) atomicAdd(flag, 1); else y[t] = atomicAdd(flag, 0);",
@@ -138,9 +135,3 @@ def test_a_wait_that_nothing_ends_is_a_deadlock(mod, order, kernel, block, line)
     with pytest.raises(cuda.KernelError, match="waits in a loop for memory that nobody changes") as caught:
         launch(order, mod[kernel][2, block], *args)
     assert caught.value.kind == "deadlock" and caught.value.line in ((line,) if order != "plain" else (0,))
-
-
-def test_a_flag_without_a_fence_is_a_race(mod):
-    with pytest.raises(cuda.KernelError) as caught:
-        launch("forward", mod.alone[2, 1], np.zeros(1, "i4"), np.zeros(4, "f4"))
-    assert caught.value.kind == "race"
