@@ -155,4 +155,6 @@ GROUPED = ({"b": 1, "heads": 4, "kv_heads": 2, "n": 33, "m": 50, "d": 32, "causa
 GROUPED_LARGE = ({"b": 2, "heads": 8, "kv_heads": 2, "n": 1000, "m": 1031, "d": 128, "causal": True},)
 CACHES = ({"lengths": (33, 64), "heads": 4, "kv_heads": 2, "d": 64},
           {"lengths": (5,), "heads": 8, "kv_heads": 1, "d": 128})
+HALF_CACHES = (*CACHES, {"lengths": (100, 0, 33), "heads": 8, "kv_heads": 1, "d": 64},
+               {"lengths": (63, 130), "heads": 6, "kv_heads": 2, "d": 128})
 CACHES_LARGE = ({"lengths": (4001, 1, 2500), "heads": 16, "kv_heads": 4, "d": 128},)

@@ -151,14 +151,6 @@ def test_a_fixed_rate_falls_with_the_head_and_the_layer():
     assert all((a > b).all() for a, b in zip(rates, rates[1:])) and (rates[0].diff() < 0).all()
 
 
-def test_a_window_never_keeps_more_than_its_tokens():
-    layer = Recipe(8, 2, 1, 4, window=3).build()
-    cache = Cache()
-    for _ in range(7):
-        layer(torch.randn(1, 1, 8), cache=cache)
-    assert cache.rows["k"].shape[2] == 3 and cache.length == 7
-
-
 def test_a_row_with_nothing_to_attend_to_gives_zero():
     layer = Recipe(8, 2, 1, 4).build()
     present = torch.tensor([[False, True, True]])

@@ -84,14 +84,6 @@ def test_merge_is_associative_and_commutative_with_an_identity(seed, spread, hid
     assert (fa.finish(whole_state := fa.state_of(scores, v))[0][3] == 0).all() and whole_state.l[3] == 0
 
 
-def test_a_causal_query_without_keys_gives_zero_and_no_nan_gradient():
-    q, k, v = (x.requires_grad_() for x in random_inputs(1, n_q=7, n_k=3))
-    out, lse = fa.flash_forward_tiles(q, k, v, causal=True, tile_q=2, tile_k=2)
-    assert (out[:, :, :4] == 0).all() and (lse[:, :, :4] == -math.inf).all()
-    grads = fa.flash_backward_tiles(q, k, v, out, lse, torch.ones_like(out), causal=True)
-    assert all(g.isfinite().all() for g in grads[:3]) and (grads[0][:, :, :4] == 0).all()
-
-
 @pytest.mark.parametrize("n_q, n_k", [(0, 3), (3, 0)])
 def test_empty_inputs(n_q, n_k):
     out, lse = fa.flash_forward_tiles(*random_inputs(0, n_q=n_q, n_k=n_k))
@@ -215,26 +207,6 @@ def test_every_rung_and_its_gradients(rung, dtype, sizes):
     for size in sizes:
         for causal in (False, True):
             assert agrees(rung, dtype, *size, causal, 2 if rung < 7 else 1), size
-
-
-widths = st.sampled_from([(8, 8), (31, 17), (32, 32), (64, 64), (33, 64)])
-
-
-@settings(max_examples=20, deadline=None)
-@given(shape=shapes, width=widths, group_size=st.integers(1, 3), causal=st.booleans(),
-       with_bias=st.booleans())
-def test_forward_and_backward_against_float64(shape, width, group_size, causal, with_bias):
-    shape = dict(shape, d=width[0], v_dim=width[1])
-    inputs = random_inputs(n_heads=shape["n_kv_heads"] * group_size, dtype=F32, **shape)
-    torch.manual_seed(shape["seed"])  # the same example draws the same bias and gradient again
-    inputs += (torch.randn(inputs[1].shape[:3]),) if with_bias else ()
-    leaves = [x.requires_grad_() for x in inputs]
-    out = fa.flash_attention(*leaves[:3], causal=causal, scale=0.3, key_bias=leaves[3] if with_bias else None)
-    grad_out = torch.randn_like(out)
-    want = oracle(*leaves[:3], causal, 0.3, leaves[3] if with_bias else None), *oracle_gradients(
-        inputs, grad_out, causal=causal, scale=0.3)
-    for got, exact in zip((out, *torch.autograd.grad(out, leaves, grad_out)), want):
-        assert close(got, exact)
 
 
 @pytest.mark.parametrize("rung, d", [(6, 20), (7, 64)])

@@ -17,7 +17,7 @@ from course_lib.kv_cache.decoding import BLOCKS_PER_MULTIPROCESSOR
 from course_lib.kv_cache.quantization import dequantize, quantize
 from course_lib.kv_cache.sampling import acceptance, next_token_probabilities, residual, verify_draft
 from course_lib.paged_attention.kernels import paged_attention_kernel
-from course_lib.rope import apply_rope, rope_table
+from course_lib.rope import rope_table
 from references import launches_of, names_the_argument, rand64, small_model
 
 CUTS = [[1] * 23, [23], [7, 1, 1, 9, 5], [16, 7], [1, 22]]
@@ -311,20 +311,6 @@ def test_int8_kernel(n, d, group, splits):
         torch.testing.assert_close(got, decode_attention(q, *cache.view()), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("n, d", [(1, 8), (3, 6)])
-def test_append_kernel(n, d):
-    rope, ours, theirs = rope_table(16, d), StaticCache(9), StaticCache(9)
-    for step in range(3):
-        k, v = rand64(2, 3, n, d, seed=step, dtype=torch.float32), rand64(2, 3, n, d, seed=9 + step,
-                                                                      dtype=torch.float32)
-        theirs.append(apply_rope(k, *rope, positions=theirs.next_positions(n)), v)
-        with cuda.sanitize():
-            append_kernel(ours, k, v, rope)
-    assert ours.length == theirs.length == 3 * n
-    for got, want in zip(ours.view(), theirs.view()):
-        torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-6)
-
-
 def read_and_written(run):
     return [(launch.global_load.bytes, launch.global_store.bytes) for launch in launches_of(run)]
 
@@ -419,22 +405,6 @@ def half_case(lengths, heads, kv_heads, d, dtype, block_size=16):
     for pool, x in zip(pools, (k, v)):
         pool[tables.long()] = x.view(b, kv_heads, pages, block_size, d).transpose(1, 2)
     return q, k, v, *pools, tables, torch.tensor(lengths)
-
-
-@pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
-@pytest.mark.parametrize("lengths, heads, kv_heads, d, splits",
-                         [([1], 1, 1, 64, 1), ([31, 64], 4, 2, 64, 1), ([100, 0, 33], 8, 1, 64, 2),
-                          pytest.param([63, 130], 6, 2, 128, 3, marks=pytest.mark.slow),
-                          pytest.param([40], 16, 2, 128, 5, marks=pytest.mark.slow)])
-def test_dense_and_paged_are_attention(lengths, heads, kv_heads, d, splits, dtype, error):
-    q, k, v, keys, values, tables, lengths = half_case(lengths, heads, kv_heads, d, dtype)
-    with cuda.sanitize():
-        dense = decode_tensor_core.dense(q, k, v, lengths, splits)
-        paged = decode_tensor_core.paged(q, keys, values, tables, lengths, splits)
-    want = decode_attention(*(x.double() for x in (q, k, v)), lengths)
-    assert dense.dtype == dtype and (dense.double() - want).norm() <= error * want.norm()
-    assert torch.equal(dense, paged)
-    assert (dense[lengths == 0] == 0).all()
 
 
 def test_the_cache_is_asked_for_once():

@@ -10,7 +10,6 @@ from hypothesis import given, settings, strategies as st
 
 from course_lib import attention, datasets, kv_cache, language_model
 from course_lib.gqa import GroupedQueryAttention, LatentAttention
-from course_lib.kv_cache import GrowingCache, StaticCache
 from course_lib.language_model import (ATTENTIONS, Config, LanguageModel, look_inside, translator as
                                        encoder_decoder)
 from course_lib.language_model.checkpoints import load_checkpoint, save_checkpoint
@@ -355,15 +354,6 @@ def test_with_its_cache_a_model_writes_what_it_writes_without(attention):
         cache.reorder(torch.tensor([1, 0]))
     torch.testing.assert_close(made(x[:, :2].flip(0), caches),
                                made(torch.cat([naive, x[:, :2]], 1))[:, -2:].flip(0))
-
-
-@pytest.mark.parametrize("attention", ["softmax", "gqa", "latent", "flash", "w2", "sliding"])
-@pytest.mark.parametrize("make", [GrowingCache, lambda: StaticCache(40)], ids=["growing", "static"])
-def test_attentions_with_keys_take_any_cache_of_chapter_7(attention, make):
-    made, x = model(attention), tokens(1, 30)
-    caches = [make() for _ in made.blocks]
-    torch.testing.assert_close(torch.cat([made(piece, caches) for piece in x.split([11, 1, 18], 1)], 1),
-                               made(x))
 
 
 def test_what_a_cache_holds():

@@ -141,13 +141,6 @@ def test_chunks_keep_their_digits_where_the_quotient_would_overflow(weakest, cha
         torch.testing.assert_close(got.double(), want, atol=1e-5, rtol=1e-4)
 
 
-def test_equal_decays_in_all_channels_are_one_decay_per_token():
-    *args, decay = given(41, 6, 5)
-    for form in DELTA_FORMS:
-        torch.testing.assert_close(delta_rule(*args, decay[..., :1].expand_as(decay), form, 16),
-                                   delta_rule(*args, decay[..., 0], form, 16))
-
-
 def test_a_named_map_may_be_handed_in_as_a_function():
     q, k, v = (rand64(1, 2, 9, 4, seed=s) for s in range(3))
     for name in ("elu", "relu", "taylor"):

@@ -10,8 +10,7 @@ from course_lib.gqa import grouped_query_attention
 from course_lib.sparse_attention import (
     BlockMask, Indexer, bigbird_mask, bigbird_rule, block_sparse_attention, causal_rule, choose, chosen_mask,
     dilated_mask, dilated_rule, distillation_loss, document_rule, documents, fixed_mask, fixed_rule,
-    gather_attention, gather_attention_kernel, index_scores, index_scores_kernel, longformer_mask,
-    longformer_rule, mask_of, receptive_field, select_blocks, sink_mask, sink_rule, sliding_window_mask,
+    gather_attention, gather_attention_kernel, index_scores, longformer_mask, longformer_rule, mask_of, receptive_field, select_blocks, sink_mask, sink_rule, sliding_window_mask,
     strided_mask, strided_rule, tensor_core as sparse_tensor_core, topk_attention, window_rule)
 from course_lib.sparse_attention.kernels import (block_sparse_kernel, dense_masked_kernel, stored_masks,
                                                  window_sink_kernel)
@@ -298,16 +297,6 @@ def test_choose_takes_the_largest_and_says_where_there_are_too_few():
     assert chosen_mask(choose(scores, 2), 3)[0].int().tolist() == [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
 
 
-@pytest.mark.parametrize("b, h, n, m, d",
-                         [(1, 1, 1, 1, 1), (2, 4, 31, 31, 16), (1, 3, 33, 63, 5), (1, 2, 100, 100, 8)])
-@pytest.mark.parametrize("causal", [True, False])
-def test_the_kernel_scores_alike(b, h, n, m, d, causal):
-    given = index_inputs(b, h, n, m, d)
-    with cuda.sanitize():
-        got = index_scores_kernel(*given, causal)
-    torch.testing.assert_close(got, index_scores(*given, causal), atol=1e-5, rtol=1e-5)
-
-
 @pytest.mark.parametrize("b, heads, kv_heads, n, m, d, top_k",
                          [(1, 1, 1, 1, 1, 4, 1), (2, 4, 2, 31, 31, 16, 5), (1, 4, 1, 33, 63, 33, 40),
                           (1, 2, 2, 7, 100, 100, 64), (1, 8, 1, 5, 9, 128, 20)])
@@ -322,13 +311,6 @@ def test_a_gather_is_attention_under_the_mask_of_what_was_chosen(b, heads, kv_he
         got = gather_attention_kernel(q, k, v, chosen)
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
     assert (got[0, :, 0] == 0).all()
-
-
-def test_with_every_token_chosen_it_is_dense_attention():
-    q, k, v = (rand(1, 2, 40, 16, seed=s) for s in range(3))
-    every = choose(index_scores(*index_inputs(1, 2, 40, 40, 8)), 40)
-    torch.testing.assert_close(gather_attention_kernel(q, k, v, every),
-                               scaled_dot_product_attention(q, k, v, causal=True), atol=1e-5, rtol=1e-5)
 
 
 def test_the_order_of_the_chosen_does_not_matter():

@@ -33,31 +33,6 @@ __global__ void scan_one_buffer(const float* in, float* out) {
     }
     out[t] = s[t];
 }
-__global__ void scan_blelloch(const float* in, float* out, int n) {
-    extern __shared__ float tree[];
-    int t = threadIdx.x, offset = 1;
-    tree[2 * t] = in[2 * t];
-    tree[2 * t + 1] = in[2 * t + 1];
-    for (int d = n >> 1; d > 0; d >>= 1) {
-        __syncthreads();
-        if (t < d) tree[offset * (2 * t + 2) - 1] += tree[offset * (2 * t + 1) - 1];
-        offset *= 2;
-    }
-    if (t == 0) tree[n - 1] = 0;
-    for (int d = 1; d < n; d *= 2) {
-        offset >>= 1;
-        __syncthreads();
-        if (t < d) {
-            int a = offset * (2 * t + 1) - 1, b = offset * (2 * t + 2) - 1;
-            float kept = tree[a];
-            tree[a] = tree[b];
-            tree[b] += kept;
-        }
-    }
-    __syncthreads();
-    out[2 * t] = tree[2 * t];
-    out[2 * t + 1] = tree[2 * t + 1];
-}
 __global__ void scan_warp(const int* in, int* out) {
     int lane = threadIdx.x & 31, v = in[threadIdx.x];
     for (int d = 1; d < 32; d <<= 1) { int below = __shfl_up_sync(FULL, v, d); if (lane >= d) v += below; }
@@ -327,7 +302,6 @@ def blank(*shape: int, like: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 launch("scan_one_buffer", 1, 128, lambda x=randn(128): ((x, blank(128)), {1: x.cumsum(0)}))
-launch("scan_blelloch", 1, 64, lambda x=randn(128): ((x, blank(128), 128), {1: x.cumsum(0) - x}), shared=512)
 launch("scan_warp", 1, 64, lambda x=integers(64, 10): ((x, blank(64, like=torch.int32)),
        {1: x.view(2, 32).cumsum(1).view(64).int()}))
 launch("scan_groups", 1, 64, lambda x=integers(64, 10).view(4, 16): ((x, blank(4, 16, like=torch.int32)),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
+from engine_kit import mod as module  # noqa: F401
 from laptop_cuda.programs import run as run_program
 from laptop_cuda.regions import loops_of
 from laptop_cuda.sources import files_of
@@ -41,11 +42,6 @@ __global__ void crash(float* x, int n) {
 }
 """
 BLOCKS = 1500
-
-
-@pytest.fixture(scope="module")
-def module():
-    return cuda.compile(SOURCE)
 
 
 def launched(module, name: str, n: int = 30) -> np.ndarray:

@@ -20,10 +20,6 @@ def in_kernel(body: str) -> str:
     return flat(text.removeprefix("__global__ void k(int n) {").removesuffix("}"))
 
 
-def names(source: str) -> list[str]:
-    return [k.name for k in kernels(outline(source))]
-
-
 UNTOUCHED = [
     "int main() { return 1 << 3 >> 1; }",
     "// k<<<1, 2>>>(x); __shared__ float t[3];\n/* __shared__ int a; k<<<1,1>>>(); */\n",
@@ -91,13 +87,6 @@ def test_launches_in_macros_and_lambdas():
     made = rewrite("#define RUN(K, ...) \\\n  do { K<<<1, 2>>>(__VA_ARGS__); } while (0)\n"
                    "auto f = [&](auto c) { k<c.value><<<1, 2>>>(x); };\n")
     assert made.count("laptop::host_launch") == 2 and "<<<" not in made and made.count("\n") == 3
-
-
-def test_shared_arrays():
-    made = in_kernel("__shared__ float t[4][8 + 1], x;")
-    assert made.startswith("typedef float laptop_type_t[4][8 + 1], laptop_type_x; auto& t = *(laptop_type_t*)"
-                           'laptop::shared("t", __LINE__, sizeof(laptop_type_t), alignof(laptop_type_t), '
-                           "__PRETTY_FUNCTION__); auto& x = ")
 
 
 @pytest.mark.parametrize("declaration, typedef, references", [

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import with_nvcc  # noqa: F401
+from engine_kit import mod as module, with_nvcc  # noqa: F401
 from laptop_cuda import gpu
 from laptop_cuda.inside import inspect_command, machine_code, roofline, toolkit
 from laptop_cuda.report import executed
@@ -77,11 +77,6 @@ $__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath:
 .text._Z5otherv:
         /*0000*/                   FADD R1, R2, R3 ;
 """
-
-
-@pytest.fixture(scope="module")
-def module():
-    return cuda.compile(SOURCE)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda
+from engine_kit import mod as module  # noqa: F401
 
 SOURCE = """
 __global__ void scale(float** rows, const long long* table, int m) {
@@ -19,11 +20,6 @@ __global__ void swap(float** rows) {
 __global__ void shuffled(float** rows) { rows[0][threadIdx.x] = __shfl_down_sync(0xf, rows[1][threadIdx.x], 2, 4); }
 """
 MODES = {"plain": nullcontext, "sanitize": laptop_cuda.sanitize, "profile": laptop_cuda.profile}
-
-
-@pytest.fixture(scope="module")
-def module():
-    return laptop_cuda.compile(SOURCE)
 
 
 def rows(n=3, m=10):

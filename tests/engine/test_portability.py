@@ -138,6 +138,8 @@ def test_the_suite_with_another_compiler(compiler):
     # has no line of its own.
     without = ["-k", "not waits_for_the_next_block"] if compiler == "g++-11" else []
     suite(ENGINE[1:], {"CXX": compiler}, *without)
+    suite(["../tools/test_gpu_cases.py"], {"CXX": compiler}, "-k",
+          "on_the_engine and (attend_by_group or backward_keys and bias or paged_decode_warps and 7 or delta_chunks)")
 
 
 def test_the_suite_with_the_compiler_of_ziglang():

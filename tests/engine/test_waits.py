@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from course_lib import cuda
+from engine_kit import mod  # noqa: F401
 
 SOURCE = """
 __device__ volatile unsigned n;
@@ -87,11 +88,6 @@ __global__ void {name}{i}(float* buf, float* y, int* flag) {{
 }}
 """ for i, (right, wrong) in enumerate(RULES.values())
     for name, body in (("right", right), ("wrong", right.replace(*wrong))))
-
-
-@pytest.fixture(scope="module")
-def mod():
-    return cuda.compile(SOURCE)
 
 
 def launch(order, kernel, *args):

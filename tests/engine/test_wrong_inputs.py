@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
+from engine_kit import mod as module  # noqa: F401
 
 SOURCE = """
 struct Pair { int a; float b; };
@@ -18,11 +19,6 @@ __global__ void sum(Pair p, float* x) { x[0] = p.a + p.b; }
 __global__ void waits(volatile int* x) { while (x[0] == 0) ; }
 """
 PAIR = np.dtype([("a", "i4"), ("b", "f4")])
-
-
-@pytest.fixture(scope="module")
-def module():
-    return cuda.compile(SOURCE)
 
 
 def zeros(n=8):

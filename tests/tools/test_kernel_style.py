@@ -1,10 +1,12 @@
-"""The files in kernels/: their style and size, and that what two chapters need is written once."""
+"""The files in kernels/: their style and size, and that what two chapters need is written once. That each compiles,
+here and on a card, is seen where its kernels' cases are (test_gpu_cases.py)."""
 import re
 import shutil
 import subprocess
 
 import pytest
 
+from course_lib import cuda
 from course_lib.cuda import KERNELS
 
 FILES = sorted(KERNELS.rglob("*.cu*"))
@@ -40,3 +42,8 @@ def test_nothing_is_written_twice():
     for file in FILES:
         defined = set(re.findall(r"__device__ inline [\w ]*?(\w+)\(", file.read_text()))
         assert not defined & shared or file.parent.name == "common", file.name
+
+
+def test_a_file_that_is_not_there_names_those_that_are():
+    with pytest.raises(FileNotFoundError, match="there is no nothing.cu in kernels/; it has: .*flash_attention"):
+        cuda.load("nothing")

@@ -7,6 +7,8 @@ from course_lib.attention import attention_kernel, softmax_kernel
 from course_lib.attention.kernels import SOFTMAX_KERNELS
 from course_lib.gpu.case import BF16, F16, F32, Case, attention_output, qkv
 
+RAGGED = ((1, 1), (3, 31), (33, 33), (2, 63), (1, 300)), ((1, 8), (3, 3000))     # any rows, of whole 16 bytes
+
 
 def softmax(kernel, dtype=F32):
     return Case(chapter="attention", kernels=(kernel,), dtype=dtype,
@@ -14,7 +16,8 @@ def softmax(kernel, dtype=F32):
                 inputs=lambda draw, rows, columns: (3 * draw(rows, columns),),
                 run=partial(softmax_kernel, kernel=kernel),
                 oracle=lambda x: torch.softmax(x, -1),
-                small=({"rows": 5, "columns": 264}, {"rows": 33, "columns": 72}),
+                small=({"rows": 5, "columns": 264}, {"rows": 33, "columns": 72}, *(
+                    {"rows": rows, "columns": columns} for rows, columns in RAGGED[kernel == "softmax_registers"])),
                 large=({"rows": 4099, "columns": 4096},))
 
 

@@ -25,9 +25,9 @@ def forward(number, *launched, dtype=F32):
                 large=GROUPED_LARGE + (UNEVEN if number == 7 else ()))
 
 
-def with_gradient(draw, b, heads, kv_heads, n, m, d, causal):
-    q, k, v, _ = qkv(draw, b, heads, kv_heads, n, m, d)
-    return q, k, v, draw(b, heads, n, d), causal
+def with_gradient(draw, b, heads, kv_heads, n, m, d, causal, v_dim=None):
+    q, k, v, _ = qkv(draw, b, heads, kv_heads, n, m, d, v_dim=v_dim)
+    return q, k, v, draw(b, heads, n, v_dim or d), causal
 
 
 def backward(number, *launched, dtype=F32, **how):
@@ -64,8 +64,8 @@ def biased(number, *launched, dtype=F32):
                              "causal": True} for n, m in ((63, 33), (33, 63))))
 
 
-def with_sinks(draw, b, heads, kv_heads, n, m, d, causal):
-    q, k, v, grad, _ = with_gradient(draw, b, heads, kv_heads, n, m, d, causal)
+def with_sinks(draw, heads, causal, **sizes):
+    q, k, v, grad, _ = with_gradient(draw, heads=heads, causal=causal, **sizes)
     return q, k, v, draw(heads), grad, causal
 
 
@@ -91,10 +91,10 @@ def sinks_in_float64(q, k, v, sinks, grad, causal):
         return out.detach(), *torch.autograd.grad(out, given, grad)
 
 
-def packed_texts(draw, lengths, heads, kv_heads, d, causal):
+def packed_texts(draw, lengths, heads, kv_heads, d, causal, v_dim=None):
     ends = torch.tensor([0, *lengths]).cumsum(0).int()
     total = sum(lengths)
-    q, k, v, grad, _ = with_gradient(draw, 1, heads, kv_heads, total, total, d, causal)
+    q, k, v, grad, _ = with_gradient(draw, 1, heads, kv_heads, total, total, d, causal, v_dim)
     return q, k, v, ends, grad, causal
 
 
@@ -112,10 +112,17 @@ def text_by_text(q, k, v, ends, grad, causal):
         return out.detach(), *torch.autograd.grad(out, given, grad)
 
 
+# lengths, heads, kv_heads, d, v_dim, causal
+TEXTS = (((1, 2), 1, 1, 4, 4, False), ((31, 1, 33), 2, 1, 8, 5, True), ((0, 63, 0, 2), 4, 2, 31, 16, False),
+         ((100, 7), 1, 1, 16, 16, True), ((5, 70), 2, 2, 128, 128, True))
+
+
 def packed(dtype):
     return Case(chapter="flash_attention", kernels=("flash_packed", "packed_keys", "packed_queries"),
                 dtype=dtype, inputs=packed_texts, run=packed_and_gradients, oracle=text_by_text,
-                small=({"lengths": (7, 0, 33, 1), "heads": 2, "kv_heads": 1, "d": 32, "causal": True},),
+                small=({"lengths": (7, 0, 33, 1), "heads": 2, "kv_heads": 1, "d": 32, "causal": True}, *(
+                    dict(zip(("lengths", "heads", "kv_heads", "d", "v_dim", "causal"), sizes)) for sizes in TEXTS
+                    if dtype == F32)),
                 large=({"lengths": (1000, 31, 0, 517), "heads": 8, "kv_heads": 2, "d": 128, "causal": True},))
 
 
@@ -165,7 +172,11 @@ CASES = [
     biased(6, "flash_two_groups", "rowsum_do_o", "backward_keys", "backward_queries"),
     biased(7, "flash_tensor_core", "row_deltas", "backward_tensor_core", dtype=BF16),
     Case(chapter="flash_attention", kernels=("give_to_sinks", "sink_gradients"), inputs=with_sinks,
-         run=sinks_and_gradients, oracle=sinks_in_float64, small=GROUPED[:1], large=GROUPED_LARGE),
+         run=sinks_and_gradients, oracle=sinks_in_float64, large=GROUPED_LARGE, small=(*GROUPED[:1], *(
+             {"b": 2, "heads": 2, "kv_heads": kv_heads, "n": n, "m": m, "d": d, "v_dim": v_dim, "causal": causal}
+             for n, m, d, v_dim, kv_heads, causal in (
+                 (1, 1, 4, 4, 2, False), (31, 31, 8, 8, 1, True), (33, 63, 16, 5, 2, True),
+                 (40, 7, 31, 16, 1, True), (5, 100, 128, 128, 2, False))))),
     packed(F32),
     packed(BF16),
     in_order("query_outer"),

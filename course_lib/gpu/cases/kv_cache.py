@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from course_lib.gpu.case import BF16, CACHES, CACHES_LARGE, F16, F32, Case, attention
+from course_lib.gpu.case import BF16, CACHES, CACHES_LARGE, F16, F32, HALF_CACHES, Case, attention
 from course_lib.kv_cache import QuantizedCache, decode_kernel, decode_quantized_kernel, tensor_core
 
 
@@ -31,7 +31,7 @@ def decoding(run, *kernels, dtype=F32, note=""):
     return Case(chapter="kv_cache", kernels=kernels, dtype=dtype, note=note,
                 counted=note == "1 splits" or dtype == F16, tensor_cores=dtype != F32,
                 inputs=cached, run=run, oracle=decoded,
-                small=CACHES if dtype != F32 else (*CACHES, *(
+                small=HALF_CACHES if dtype != F32 else (*CACHES, *(
                     dict(zip(("lengths", "heads", "kv_heads", "d"), sizes)) for sizes in RAGGED)),
                 large=CACHES_LARGE)
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import torch
 
-from course_lib.gpu.case import BF16, CACHES, CACHES_LARGE, F16, F32, Case, attention
+from course_lib.gpu.case import BF16, CACHES, CACHES_LARGE, F16, F32, HALF_CACHES, Case, attention
 from course_lib.kv_cache import tensor_core
 from course_lib.paged_attention.kernels import (copy_blocks_kernel, paged_attention_kernel,
                                                 paged_prefill_kernel, shared_prefix_kernel)
@@ -118,8 +118,8 @@ CASES = [
     Case(chapter="paged_attention", kernels=("copy_blocks",),
          inputs=lambda draw, d: (paged(draw, (112,), 2, 2, d)[1], ((0, 3), (5, 1))), run=copied,
          oracle=partial(copied, by=copied_by_torch),
-         small=({"d": 32},), large=({"d": 128},)),
+         small=({"d": 32}, {"d": 12}), large=({"d": 128},)),
     *(Case(chapter="paged_attention", kernels=("paged_tensor_core", "merge_splits"), dtype=dtype,
            tensor_cores=True, counted=dtype == F16,
-           inputs=paged, run=on_tensor_cores, oracle=from_pages, small=CACHES, large=CACHES_LARGE)
+           inputs=paged, run=on_tensor_cores, oracle=from_pages, small=HALF_CACHES, large=CACHES_LARGE)
       for dtype in (F16, BF16))]

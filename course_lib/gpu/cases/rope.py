@@ -55,4 +55,4 @@ CASES = [
          inputs=lambda draw, b, heads, n, d: (draw(b, heads, n, d), draw(b, heads, n, d), *rope_table(n, d)),
          run=appended,
          oracle=lambda k, v, cos, sin: (apply_rope(k, cos, sin), v),
-         small=SMALL, large=LARGE)]
+         small=(*SMALL, {"b": 2, "heads": 3, "n": 3, "d": 6}), large=LARGE)]

@@ -60,14 +60,15 @@ def half_cases(dtype):
                large=({"heads": 4, "kv_heads": 2, "n": 2001, "d": 128, "window": 500, "n_sink": 70},))
 
 
-def indexed(draw, b, heads, n, m, d):
-    return draw(b, heads, n, d), draw(b, m, d), draw(b, n, heads)
+def indexed(draw, b, heads, n, m, d, causal=True):
+    return draw(b, heads, n, d), draw(b, m, d), draw(b, n, heads), causal
 
 
-def index_in_float64(q, k, weights):
+def index_in_float64(q, k, weights, causal):
     scores = (torch.relu(q @ k[:, None].mT) * weights.mT[..., None]).sum(1)
     n, m = scores.shape[1:]
-    return scores.masked_fill(torch.ones(n, m, dtype=torch.bool, device=q.device).triu(1 + m - n), -1e4)
+    hidden = torch.ones(n, m, dtype=torch.bool, device=q.device).triu(1 + m - n)
+    return scores.masked_fill(hidden, -1e4) if causal else scores
 
 
 def gathered(draw, b, heads, kv_heads, n, m, d, top_k):
@@ -91,7 +92,9 @@ CASES = [
          large=({"heads": 2, "kv_heads": 2, "n": 1001, "d": 128, "window": 20, "n_sink": 3},)),
     Case(chapter="sparse_attention", kernels=("index_scores",), inputs=indexed,
          run=lambda *x: index_scores_kernel(*x).clamp(min=-1e4), oracle=index_in_float64,
-         small=({"b": 2, "heads": 4, "n": 33, "m": 50, "d": 16},),
+         small=({"b": 2, "heads": 4, "n": 33, "m": 50, "d": 16}, *(
+             {"b": b, "heads": heads, "n": n, "m": m, "d": d, "causal": causal} for causal in (True, False)
+             for b, heads, n, m, d in ((1, 1, 1, 1, 1), (2, 4, 31, 31, 16), (1, 3, 33, 63, 5)))),
          large=({"b": 2, "heads": 16, "n": 500, "m": 1031, "d": 64},)),
     Case(chapter="sparse_attention", kernels=("gather_tokens",), inputs=gathered, run=gather_attention_kernel,
          oracle=gathered_in_float64, counted=True,
