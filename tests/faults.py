@@ -221,7 +221,7 @@ FAULTS = {
          "laptop_cuda/programs/tests/test_program.py -k array_by_its_variable"),
         ("a copy that fails in silence", "laptop_cuda/programs/include/cuda_runtime_api.h",
          'if (site) refused_call("cudaMemcpy", why, site);', "",
-         "laptop_cuda/programs/tests/test_program_messages.py -m slow -k answers_with_an_error"),
+         "laptop_cuda/programs/tests/test_misuse.py -k wrong_is_found"),
     ],
     "judge": [
         ("a wrong result is right", "laptop_cuda/judge/child.py",

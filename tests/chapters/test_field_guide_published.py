@@ -1,4 +1,5 @@
-"""Chapter 11 against the library (pip install "course_lib[field_guide]"): built here, nothing downloaded."""
+"""Chapter 11, its layers and whole models, against the library (pip install "course_lib[field_guide]"): built here,
+nothing downloaded."""
 import pytest
 import torch
 
@@ -8,6 +9,8 @@ pytestmark = pytest.mark.slow
 from course_lib.field_guide import describe, recorded                                          # noqa: E402
 from course_lib.field_guide.costs import kept_bytes                                            # noqa: E402
 from course_lib.field_guide.recorded import EVERY, padding, WHOLE                              # noqa: E402
+from course_lib.field_guide.whole.tiny import tiny                                             # noqa: E402
+from course_lib.studies import whole_models                                                    # noqa: E402
 from course_lib.studies.field_guide import (                                                   # noqa: E402
     CONFIGS, compare, first_difference, published_layers, published_model, record, run_published)
 
@@ -79,3 +82,18 @@ def test_a_recording_can_be_made_again(tmp_path, monkeypatch):
     again = load_file(tmp_path / "recorded.safetensors")
     for place, want in recorded("qwen3").outputs["padded"].items():
         torch.testing.assert_close(again[f"qwen3/padded/{place[0]}/{place[1]}"], want, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("model_type", tiny())
+def test_equal_to_the_published_model(model_type, tmp_path):
+    """Logits whole, padded, in chunks and from shards; 64 greedy tokens."""
+    row = whole_models.compare(model_type, tmp_path)
+    most = 2e-5 if model_type in whole_models.CHUNKED else 1e-5
+    assert {way: row[way] for way in ("logits", "padded", "in chunks", "sharded") if not row[way] < most} == {}
+    assert row["tokens"]
+
+
+def test_the_recording_is_of_what_the_library_writes(tmp_path):
+    row, kept = whole_models.compare("qwen3", tmp_path), tiny("qwen3")
+    assert row["kept"]["shapes"] == kept.shapes and row["kept"]["config"] == kept.config
+    assert (row["kept"]["tokens"] == kept.tokens).all()

@@ -10,8 +10,9 @@ from course_lib.gqa import grouped_query_attention
 from course_lib.sparse_attention import (
     BlockMask, Indexer, bigbird_mask, bigbird_rule, block_sparse_attention, causal_rule, choose, chosen_mask,
     dilated_mask, dilated_rule, distillation_loss, document_rule, documents, fixed_mask, fixed_rule,
-    gather_attention, gather_attention_kernel, index_scores, longformer_mask, longformer_rule, mask_of, receptive_field, select_blocks, sink_mask, sink_rule, sliding_window_mask,
-    strided_mask, strided_rule, tensor_core as sparse_tensor_core, topk_attention, window_rule)
+    gather_attention, gather_attention_kernel, index_scores, longformer_mask, longformer_rule, mask_of,
+    receptive_field, select_blocks, sink_mask, sink_rule, sliding_window_mask, strided_mask, strided_rule,
+    tensor_core as sparse_tensor_core, topk_attention, window_rule)
 from course_lib.sparse_attention.kernels import (block_sparse_kernel, dense_masked_kernel, stored_masks,
                                                  window_sink_kernel)
 from references import launches_of, names_the_argument, rand, rand64, same_numbers

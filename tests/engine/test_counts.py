@@ -101,7 +101,8 @@ __global__ void registers(const float* in, float* out) {
     float sum = 0;
     for (int k = 0; k < 8; ++k) sum += kept[k] * kept[7 - k];
     out[threadIdx.x] = sum;
-}__global__ void in_place(float* x) { x[threadIdx.x] += 1.0f; }
+}
+__global__ void in_place(float* x) { x[threadIdx.x] += 1.0f; }
 
 // ---- divergence
 __global__ void two_arms(const float* a, const float* b, float* out) {
