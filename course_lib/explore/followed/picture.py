@@ -157,16 +157,16 @@ class FollowNumber(Explorable):
             loads = number.row(array)
             own, asked = {load["sector"] for load in loads}, set().union(*(load["asked"] for load in loads))
             first = min(own) // PER_ROW * PER_ROW
-            canvas.text(14, y + 54 * n, f"{array}, from sector {first}", bold=True)
-            canvas.grid(14, y + 6 + 54 * n, [[
-                {"text": s, "fill": "accent" if s in own else "4" if s in asked else "empty"}
-                for s in range(first, first + PER_ROW)]], 38, height=22)
+            fills = {sector: "accent" if sector in own else "4" if sector in asked else "empty"
+                     for sector in range(first, first + PER_ROW)}
+            canvas.text(14, y + 54 * n, f"{array}, from sector {first}; {len(asked)} were asked for", bold=True)
+            canvas.grid(14, y + 6 + 54 * n, [[{"text": s, "fill": f} for s, f in fills.items()]], 38, height=22)
             requests = {load["step"]: load for load in loads}.values()
             each, warps = (sorted({load[name] for load in requests}) for name in ("sectors", "warp"))
             said.append(f"Row {self.made_of(row, key)[n]} of {array} is in sectors {min(own)} and {max(own)} "
                         f"(orange). Line {loads[0]['line']} asked for them in "
                         f"{amount(len(requests), 'requests')} of warp {', '.join(map(str, warps))}, each for "
-                        + " or ".join(amount(count, "sectors") for count in each)
+                        + " or ".join(amount(count, "sectors") for count in each) + f", {len(asked)} in all"
                         + (" (blue: those of other lanes)." if asked > own else "."))
         return " ".join(said)
 
