@@ -5,23 +5,31 @@ from pathlib import Path
 
 from course_lib.tools.clean_kernel import ROOT
 from course_lib.tools.fresh import fresh
-from course_lib.tools.notebooks import WORK, chapter_notebooks
+from course_lib.tools.notebooks import WORK, chapter_notebooks, find_notebook
 
 FIRST = "00_start_here.ipynb"
 
 
 def main(argv: list[str]) -> int:
     if argv in (["-h"], ["--help"]):
-        print("usage: python -m course_lib lab [arguments of jupyter lab]\n\n"
-              "Copies the notebooks that work/ does not have yet, and opens JupyterLab there.")
+        print("usage: python -m course_lib lab [chapter] [arguments of jupyter lab]\n\n"
+              "Copies the notebooks that work/ does not have yet, and opens JupyterLab there. A number or a "
+              "word\n(3, gqa) opens that chapter.")
         return 0
+    first = FIRST
+    if argv and not argv[0].startswith("-"):
+        try:
+            first, argv = find_notebook(argv[0]).name, argv[1:]
+        except LookupError as error:
+            print(f"lab: {error}", file=sys.stderr)
+            return 2
     os.chdir(ROOT)
     os.environ.update(environment())
     missing = [WORK / source.name for source in chapter_notebooks() if not (WORK / source.name).exists()]
     fresh(["--missing"])
     if missing:
         trust(missing)
-    os.execv(sys.executable, [sys.executable, *command(argv)])
+    os.execv(sys.executable, [sys.executable, *command(argv, first)])
 
 
 def trust(notebooks: list[Path]):
@@ -34,8 +42,8 @@ def trust(notebooks: list[Path]):
         notary.sign(nbformat.read(path, as_version=4))
 
 
-def command(argv: list[str]) -> list[str]:
-    page = f"/lab/tree/{WORK.name}/{FIRST}" if (WORK / FIRST).exists() else f"/lab/tree/{WORK.name}"
+def command(argv: list[str], first: str = FIRST) -> list[str]:
+    page = f"/lab/tree/{WORK.name}/{first}" if (WORK / first).exists() else f"/lab/tree/{WORK.name}"
     # no question about news over the first page, no list of language servers that are not there
     made = ["-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url={page}",
             "--LabApp.news_url=None", "--LanguageServerManager.autodetect=False"]

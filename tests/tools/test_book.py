@@ -1,4 +1,5 @@
 """The book: what becomes a page, and in a browser what a reader sees of it."""
+import json
 import re
 import subprocess
 import sys
@@ -11,8 +12,8 @@ from browser_kit import page  # noqa: F401  (a fixture)
 from course_lib import explore
 from course_lib.exercises.declare import all_exercises
 from course_lib.files import ROOT
-from course_lib.tools.book import build, code, moving, texts
-from course_lib.tools.book.pages import Page, chapters, emptied, solution
+from course_lib.tools.book import build, code, index, moving, pages, texts
+from course_lib.tools.book.pages import Page, chapters, emptied, narrowest, solution
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
@@ -37,6 +38,8 @@ def test_a_figure_that_holds_its_drawing_is_shown_drawn(tmp_path):
     output = nbformat.v4.new_output("display_data", data={"image/png": PIXEL, "text/plain": "Figure"},
                                     metadata={"image/png": {"alt": "A line.", "svg": "<svg/>"}})
     page, cells = page_of(tmp_path, nbformat.v4.new_code_cell("draw()", outputs=[output]))
+    drawn = '<svg width="704" viewBox="0 0 460.8 216"><g transform="scale(0.06 -0.06)"/></svg>'
+    assert narrowest(drawn) == 692 and narrowest("<svg/>") == 0, "letters stay readable"
     assert (page.pictures == {"03_gqa-1.svg": b"<svg/>"}
             and 'alt="A line."' in cells[0].outputs[0].data["text/html"])
 
@@ -50,11 +53,15 @@ def test_links_lead_to_pages(tmp_path):
             "kernel](../code/kernels/rope-cu.md), gone"))
 
 
-def test_a_chapter_can_be_downloaded_without_outputs(tmp_path):
+def test_a_chapter_can_be_downloaded_without_outputs(tmp_path, monkeypatch):
     output = nbformat.v4.new_output("stream", text="seen")
     page, cells = page_of(tmp_path, nbformat.v4.new_markdown_cell("# 3 · Grouped queries"),
                           nbformat.v4.new_code_cell("draw()", outputs=[output], execution_count=3))
     assert 'href="../_static/notebooks/03_gqa.ipynb" download' in cells[0].source
+    assert "`make lab ARGS=3`" in cells[0].source and "colab" not in cells[0].source
+    (tmp_path / "pyproject.toml").write_text('[project.urls]\nRepository = "https://github.com/a/b.git"\n')
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    assert "research.google.com/github/a/b/blob/main/notebooks/03_gqa.ipynb" in pages.ways_in("03_gqa.ipynb")
     copied = nbformat.reads(emptied(page.path), as_version=4).cells
     assert copied[0].source == "# 3 · Grouped queries"
     assert (copied[1].source, copied[1].outputs, copied[1].execution_count) == ("draw()", [], None)
@@ -119,6 +126,33 @@ def test_every_kernel_has_a_page():
     names = {p.relative_to(ROOT).as_posix() for p in code.files()}
     assert {p.relative_to(ROOT).as_posix() for p in (ROOT / "kernels").rglob("*.cu")} <= names
     assert "course_lib/attention/functions.py" in names and "laptop_cuda/module.py" in names
+
+
+def test_a_term_leads_to_where_it_is_first_taught_and_is_marked_where_it_is_meant():
+    assert index.places()["sector"][0].startswith("00") and index.places()["block table"][0].startswith("08")
+    file, cell = index.places()["race"]
+    built = Page(ROOT / "notebooks" / file, {}).build().cells
+    marked = [c.source for c in built if '<span id="term-race"></span>' in c.source]
+    assert len(marked) == 1 and "**race**" in marked[0]
+    assert index.anchored("## A\ntext", (file, cell)).startswith('## A\n\n<span id="term-')
+    assert 'chapters/00_start_here.html#term-race">chapter 0</a>: two threads' in index.page()
+    table = json.loads(index.script().removeprefix("window.courseTerms = ").rstrip(";\n"))
+    assert set(table) == set(texts.terms()) and table["page"][1] == [8, 9, 10, 11] and 5 not in table["block"][1]
+
+
+def test_citations_lead_to_the_chapters_own_sources():
+    listed = ("**Sources.** Kwon et al., *Paged* (2023). Dao et al., *Flash* (2022). Dao, *Flash-2* (2023). Ye, Wu, *A, b* and "
+              "Lin, *C* (T, 2020). Yang et al., *D* (2024), and *E* (2024). Yang et al., *F* (2024). Li, *G* (2501.00001).")
+    known = texts.entries([nbformat.v4.new_markdown_cell(listed)])
+    assert known == {("Kwon", "2023"), ("Dao", "2022"), ("Dao", "2023"), ("Ye", "2020"), ("Lin", "2020")}
+    link = lambda place, text: f'<a href="#source-{place}">{text}</a>'
+    assert (texts.cited("In Kwon et al., Ye and Wu (2020), Dao 2023", known)
+            == f"In {link('kwon-2023', 'Kwon et al.')}, {link('ye-2020', 'Ye and Wu (2020')}), {link('dao-2023', 'Dao 2023')}")
+    for text in ("## Kwon et al.", "Kwon et al. 2019, `Kwon et al.`, Dao", "Dao et al.", "Yang et al., 2024"):
+        assert texts.cited(text, known) == text
+    shown = texts.cited(listed, known)
+    assert shown.count("<span") == 5 and '<span id="source-dao-2023"></span>Dao, *Flash-2*' in shown
+    assert "([2501.00001](https://arxiv.org/abs/2501.00001))" in shown and "href=" not in shown
 
 
 def test_terms_and_sources():

@@ -2,24 +2,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shutil
 import subprocess
 import sys
 import time
+from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
 
 from course_lib.files import ROOT
-from course_lib.tools.book import code, moving, texts
+from course_lib.tools.book import code, index, moving, texts
 from course_lib.tools.book.pages import Page, chapters, emptied
 
 ASSETS = Path(__file__).parent / "assets"
 OUT = ROOT / ".build" / "book"
 LARGEST = 25e6
+ICON = re.compile(r'"?\b([\w-]+)"?:\[\d+,\d+,\[[^\]]*\],"[0-9a-f]+",(?:"[^"]*"|\[[^\]]*\])\],?')
 NEEDED = {"sphinx": "sphinx", "myst_nb": "myst-nb", "sphinx_book_theme": "sphinx-book-theme",
           "sphinx_copybutton": "sphinx-copybutton", "sphinx-mathjax-offline": "sphinx-mathjax-offline"}
 
@@ -82,7 +83,8 @@ def write_source(source: Path) -> None:
         for name, content in page.pictures.items():
             (static / "figures" / name).write_bytes(content)
     put(source / "index.md", texts.front(pages, [f"chapters/{p.stem}" for p in chapters()], list(indexes)))
-    put(static / "terms.js", f"window.courseTerms = {json.dumps(texts.terms(), ensure_ascii=False)};\n")
+    put(source / "terms.md", index.page())
+    put(static / "terms.js", index.script())
     for picture in (ROOT / "data" / "map.png", ROOT / "docs" / "player.svg"):
         shutil.copy(picture, static)
     shutil.copy(ASSETS / "conf.py", source)
@@ -107,13 +109,27 @@ def run_sphinx(source: Path, out: Path) -> bool:
     return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
+# Where the theme leaves a name away or says another than what is to be read: a pattern, what takes its place.
+NAMED = ((r'(<button class="btn search-button-field[^>]*) aria-label="Search"', r"\1"),
+         (r'<div id="pst-primary-sidebar"', r'\g<0> role="navigation" aria-label="The book"'),
+         (r'<summary(?=><span class="toctree-toggle")', r'\g<0> aria-label="Its pages"'),
+         (r'<th class="head([^"]*)">((?:<p></p>)?)</th>', r'<td class="head\1">\2</td>'))
+
+
 def strip_network(out: Path) -> None:
-    """Preconnects and scripts that a theme would load from elsewhere, and maps for debugging the theme."""
+    """Preconnects and scripts that a theme would load from elsewhere, maps for debugging the theme, the index
+    of the search on every other page, and drawings of 2,000 icons of which a dozen are used."""
     for path in out.rglob("*.map"):
         path.unlink()
     outside = re.compile(r'\s*<(?:script|link)[^>]*(?:src|href)="https?://[^"]*"[^>]*>(?:</script>)?')
+    search = re.compile(r'<script src="[./]*(?:\w+/searchtools|\w+/language_data|searchindex)\.js.*?/script>')
+    icons = set()
     for path in out.rglob("*.html"):
-        path.write_text(lighter(outside.sub("", path.read_text(encoding="utf-8"))), encoding="utf-8")
+        text = outside.sub("", path.read_text(encoding="utf-8"))
+        icons |= set(re.findall(r"\bfa-([\w-]+)", text))
+        put(path, lighter(text if path.name == "search.html" else search.sub("", text)))
+    drawn = out / "_static" / "scripts" / "fontawesome.js"
+    put(drawn, ICON.sub(lambda hit: hit[0] if hit[1] in icons else "", drawn.read_text(encoding="utf-8")))
 
 
 def lighter(page: str) -> str:
@@ -126,4 +142,4 @@ def lighter(page: str) -> str:
             plain = re.sub(r'<span class="[npwo]">([^<]*)</span>', r"\1", parts[n + 1])
             parts[n + 1] = re.sub(r'<span class="linenos">([^<]*)</span>', r"<i>\1</i>", plain)
             parts[n + 2] = ""                   # the tag's name alone
-    return "".join(parts)
+    return reduce(lambda page, named: re.sub(*named, page), NAMED, "".join(parts))

@@ -3,21 +3,24 @@ from __future__ import annotations
 
 import base64
 import html
+import math
 import re
+import tomllib
 from pathlib import Path
 
 import nbformat
 
 from course_lib.exercises.declare import find
 from course_lib.files import ROOT
-from course_lib.tools.book import moving
+from course_lib.tools.book import index, moving, texts
 from course_lib.tools.book.texts import relinked
-from course_lib.tools.notebooks import exercise_of
 
 SHOWN = re.compile(r"\bcuda\.show\(\s*[\"']([\w/]+)[\"']|\bcuda\.load\(\s*[\"']([\w/]+)[\"']")
 IMPORTED = re.compile(r"^from course_lib\.(\w+)(?:\.\w+)* import", re.M)
-DOWNLOAD = ('\n\n*To work through it:* <a href="../_static/notebooks/{}" download>this chapter as a '
-            "notebook</a>, opened where the course is installed.")
+DOWNLOAD = ('\n\n*To work through it:* where the course is installed, `make lab ARGS={}` opens this chapter '
+            'in JupyterLab. Or take <a href="../_static/notebooks/{}" download>the notebook</a> alone{}.')
+COLAB = (', or open it <a href="https://colab.research.google.com/github/{}/blob/main/notebooks/{}">in '
+         'Colab</a>')
 CLICK = "Show a solution. It costs you the exercise: what you have read you will not find."
 
 
@@ -31,12 +34,13 @@ class Page:
         self.linked: set[str] = set()
 
     def build(self) -> nbformat.NotebookNode:
-        cells = []
-        for cell in self.notebook.cells:
+        cells, sources = [], texts.entries(self.notebook.cells)
+        for number, cell in enumerate(self.notebook.cells):
             if cell.cell_type == "markdown":
-                cell.source = relinked(cell.source, "chapters/", self.pages)
+                cell.source = texts.cited(relinked(cell.source, "chapters/", self.pages), sources)
                 if cell.source.startswith("# "):
-                    cell.source += DOWNLOAD.format(self.path.name)
+                    cell.source += ways_in(self.path.name)
+                cell.source = index.anchored(cell.source, (self.path.name, number))
                 if "exercise-card" in cell.metadata.get("tags", []):
                     heading, _, card = cell.source.partition("\n")
                     cell.source = f"{heading}\n\n::::::{{container}} exercise-card\n{card.strip()}\n::::::"
@@ -82,9 +86,26 @@ class Page:
         name = f"{self.path.stem}-{len(self.pictures) + 1}.{'svg' if drawn else 'png'}"
         self.pictures[name] = drawn.encode() if drawn else base64.b64decode(data["image/png"])
         alt = about.get("alt") or data.get("text/plain", "")
-        tag = f'<img class="figure" src="../_static/figures/{name}" alt="{html.escape(alt, quote=True)}">'
+        tag = (f'<img class="figure" src="../_static/figures/{name}" alt="{html.escape(alt, quote=True)}" '
+               f'style="min-width: {narrowest(drawn or "")}px">')
         return nbformat.v4.new_output("display_data",
                                       data={"text/html": tag, "text/plain": data.get("text/plain", "")})
+
+
+def narrowest(drawn: str) -> int:
+    """Pixels of width below which the smallest letter of a drawing would have less than 9."""
+    size = re.search(r'width="([\d.]+)".*?viewBox="[\d.]+ [\d.]+ ([\d.]+)', drawn)
+    letters = re.findall(r"scale\(([\d.]+) -", drawn) if size else []   # of 100 units, as matplotlib writes
+    least = lambda: min(float(size[1]), 9 * float(size[2]) / (100 * min(map(float, letters))))
+    return math.ceil(least()) if letters else 0
+
+
+def ways_in(name: str) -> str:
+    """How a chapter is opened: in JupyterLab, as a file, and in Colab if pyproject.toml has an address."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    github = re.match(r"https://github\.com/([\w.-]+/[\w.-]+)", project.get("urls", {}).get("Repository", ""))
+    colab = COLAB.format(github[1].removesuffix(".git"), name) if github else ""
+    return DOWNLOAD.format(int(name[:2]), name, colab)
 
 
 def emptied(path: Path) -> str:
@@ -106,9 +127,3 @@ def solution(id: str) -> str:
 
 def chapters() -> list[Path]:
     return sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
-
-
-def exercises_of(path: Path) -> list[str]:
-    """The ids in a notebook, for the test that each has its solution on the page."""
-    found = [exercise_of(cell) for cell in nbformat.read(path, as_version=4).cells]
-    return [id for id in dict.fromkeys(found) if id]

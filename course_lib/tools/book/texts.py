@@ -7,6 +7,11 @@ from course_lib.files import ROOT
 
 REPOSITORY_LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 ARXIV = re.compile(r"\b(\d{4}\.\d{4,5})\b")
+NO_PROSE = re.compile(r"(^#[^\n]*|```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|\[[^\]]*\]\([^)]*\)|<[^>]*>)",
+                      re.S | re.M)
+# An entry of a chapter's sources: its first author, the others, and after its title the year.
+ENTRY = re.compile(r"\b([A-Z][\w-]+)(?:,? (?:and )?[A-Z][\w-]+| et al\.)*, (?=\*[^*]+\*[^.;]*?\b(\d{4})\))")
+CITED = re.compile(r"\b([A-Z][\w-]+)( et al\.|(?:,? [A-Z][\w-]+)*,? and [A-Z][\w-]+)?(?:,? \(?(\d{4})\b)?")
 
 
 def section(text: str, heading: str) -> str:
@@ -38,6 +43,31 @@ def bibliography(text: str) -> str:
     return ARXIV.sub(r"[\1](https://arxiv.org/abs/\1)", text)
 
 
+def entries(cells: list) -> set[tuple[str, str]]:
+    """(first author, year) of what a chapter names under *Sources*, where these two name one entry."""
+    found = ENTRY.findall(cells[-1].source.partition("**Sources.**")[2])
+    return {entry for entry in found if found.count(entry) == 1}
+
+
+def cited(text: str, known: set[tuple[str, str]]) -> str:
+    """Citations in a chapter as links to the entries of its sources, arXiv numbers as links to the papers."""
+    prose, sources, listed = text.partition("**Sources.**")
+    def link(hit: re.Match) -> str:
+        name, others, year = hit.groups()
+        fits = [entry for entry in known if entry[0] == name and year in (entry[1], None)]
+        if len(fits) != 1 or not year and others != " et al.":
+            return hit[0]
+        return f'<a href="#{place("source", *fits[0])}">{hit[0]}</a>'
+    id = lambda entry: f'<span id="{place("source", *entry)}"></span>' if entry in known else ""
+    parts = NO_PROSE.split(prose)
+    parts[::2] = (bibliography(CITED.sub(link, part)) for part in parts[::2])
+    return "".join(parts) + sources + bibliography(ENTRY.sub(lambda hit: id(hit.groups()) + hit[0], listed))
+
+
+def place(*words: str) -> str:
+    return re.sub(r"\W+", "-", "-".join(words).lower()).strip("-")
+
+
 def terms() -> dict[str, str]:
     """term -> definition, from NOTATION's glossary."""
     text = section((ROOT / "NOTATION.md").read_text(encoding="utf-8"), "Glossary")
@@ -50,7 +80,7 @@ def front(pages: dict[str, str], chapters: list[str], code: list[str]) -> str:
     """The first page: the README up to its chapters, and the tables of contents."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     opening = readme.partition("\n## What works where")[0]
-    around = ["notation", "sources", "where_to_run", "instructors", "marking", "contributing"]
+    around = ["terms", "notation", "sources", "where_to_run", "instructors", "marking", "contributing"]
     parts = [relinked(opening, "", pages), _contents("Chapters", chapters),
              _contents("Around the course", around), _contents("The code", code)]
     return "\n\n".join(parts) + "\n"

@@ -13,6 +13,7 @@ html_sidebars = {"code/*/**": ["navbar-logo.html", "icon-links.html", "search-bu
                                "code-links.html"]}
 html_copy_source = False
 html_show_sourcelink = False
+html_use_index = False                  # the index of terms is a page of its own
 html_show_search_summary = False        # a page on the disk may not fetch another
 html_theme_options = {
     "show_toc_level": 2,

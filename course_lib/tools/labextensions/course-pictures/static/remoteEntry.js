@@ -9,6 +9,7 @@
     body[data-jp-theme-light="false"] img.course-figure { filter: invert(0.9) hue-rotate(180deg); }
     body[data-jp-theme-light="false"] .jp-RenderedHTML figure img { color-scheme: dark; }
     body[data-jp-theme-light="true"] .jp-RenderedHTML figure img { color-scheme: light; }
+    .jp-RenderedHTML pre span[style*="opacity:.5"] { opacity: .8 !important; }
   `;
   let shared;
 
