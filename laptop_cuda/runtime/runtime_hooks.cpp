@@ -322,6 +322,9 @@ void __sanitizer_cov_trace_pc() {
 }
 
 // std::atomic and the guards of static locals. One thread runs at a time, so a plain access will do.
+#define FETCH(bits, T, name, value)                                                                            \
+    T __tsan_atomic##bits##_fetch_##name(volatile T* p, T v, int) {                                            \
+        will_update((void*)p, sizeof(T), PC); T old = *p; *p = (T)(value); return old; }
 #define ATOMICS(bits, T)                                                                                       \
     T __tsan_atomic##bits##_load(const volatile T* p, int) {                                                   \
         touch((uintptr_t)p, sizeof(T), 0, true, PC); return *p; }                                              \
@@ -329,16 +332,8 @@ void __sanitizer_cov_trace_pc() {
         touch((uintptr_t)p, sizeof(T), 1, true, PC); *p = v; }                                                 \
     T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {                                                \
         will_update((void*)p, sizeof(T), PC); T old = *p; *p = v; return old; }                                \
-    T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int) {                                               \
-        will_update((void*)p, sizeof(T), PC); T old = *p; *p = (T)(old + v); return old; }                     \
-    T __tsan_atomic##bits##_fetch_sub(volatile T* p, T v, int) {                                               \
-        will_update((void*)p, sizeof(T), PC); T old = *p; *p = (T)(old - v); return old; }                     \
-    T __tsan_atomic##bits##_fetch_and(volatile T* p, T v, int) {                                               \
-        will_update((void*)p, sizeof(T), PC); T old = *p; *p = old & v; return old; }                          \
-    T __tsan_atomic##bits##_fetch_or(volatile T* p, T v, int) {                                                \
-        will_update((void*)p, sizeof(T), PC); T old = *p; *p = old | v; return old; }                          \
-    T __tsan_atomic##bits##_fetch_xor(volatile T* p, T v, int) {                                               \
-        will_update((void*)p, sizeof(T), PC); T old = *p; *p = old ^ v; return old; }                          \
+    FETCH(bits, T, add, old + v) FETCH(bits, T, sub, old - v) FETCH(bits, T, and, old & v)                     \
+    FETCH(bits, T, or, old | v) FETCH(bits, T, xor, old ^ v)                                                   \
     int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T v, int, int) {             \
         will_update((void*)p, sizeof(T), PC, COMPARES);                                                        \
         if (*p == *expected) { *p = v; return 1; }                                                             \

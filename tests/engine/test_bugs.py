@@ -455,10 +455,8 @@ def test_threads_that_end_before_the_barrier_pass_nothing_by(order):
 
 def test_two_names_of_dynamic_shared_memory_are_a_note():
     two = """__global__ void both(float* y) {
-        extern __shared__ float a[];
-        extern __shared__ int b[];
+        extern __shared__ float a[]; extern __shared__ int b[];
         a[threadIdx.x] = b[threadIdx.x] = 1;
-        y[threadIdx.x] = a[threadIdx.x];
     }"""
     one = two.replace("extern __shared__ int b[];", "int* b = (int*)(a + 32);")
     for source, notes in ((two, 1), (one, 0)):
@@ -490,7 +488,8 @@ def test_the_arrays_are_as_they_were_after_an_error():
     assert torch.equal(y, ramp(100))
 
 
-CAUSES = {"counting_without_atomics": "atomicAdd", "transpose_without_barrier": "a missing __syncthreads()",
+CAUSES = {"counting_without_atomics": "atomicAdd", "old_warp_reduction": "These two threads are of one warp",
+          "transpose_without_barrier": "a missing __syncthreads()",
           "within_a_warp": "put __syncwarp()", "unsigned_below_zero": "went below 0",
           "same_output_twice": "two threads the same output element"}
 

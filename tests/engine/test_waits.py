@@ -52,7 +52,17 @@ HANDED_OVER = {                  # (right), what in it is (changed, to what)
     "the scope of a release": (TILE, ("SCOPE_DEVICE", "SCOPE_BLOCK")),
     "who acquires needs a fence": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT)),
 }
+TURN = "float sum = v[t] + v[t + s]; __syncwarp(); v[t] = sum; __syncwarp();"
 ALONE = {
+    "lanes of a warp do not run in step, volatile or not": (
+        f"volatile float* v = buf + 64 * blockIdx.x; if (t < 32) for (int s = 32; s > 0; s /= 2) {{ {TURN} }}",
+        (TURN, "v[t] += v[t + s];")),
+    "a volatile flag between blocks": (
+        "volatile int* up = flag; if (t == 0) if (*up == 0 && blockIdx.x == 1) *up = 1;", ("volatile ", "")),
+    "a volatile flag in a warp, behind a fence": (
+        f"""flag += blockIdx.x; buf += blockIdx.x; if (t == 0) {{ *buf = 1; {FENCE} *(volatile int*)flag = 1; }}
+        if (t == 1) {{ while (*(volatile int*)flag == 0) {{}} {FENCE} y[blockIdx.x] = *buf; }}""",
+        (f"{FENCE} *(vol", "*(vol")),
     "a lock is taken with a fence behind it": (
         f"if (t == 0) {{ while (atomicCAS(flag, 0, 1)) {{}} {FENCE} *buf += 1; {FENCE} atomicExch(flag, 0); }}",
         (f"{{}} {FENCE}", "{}")),
@@ -107,8 +117,9 @@ def of_rules():
 @pytest.mark.parametrize("rule", RULES)
 def test_what_orders_memory_and_what_does_not(of_rules, rule, order):
     number, block = list(RULES).index(rule), 32 if rule in HANDED_OVER else 64
-    given = lambda: (np.zeros(128, "f4"), np.zeros(128, "f4"), np.zeros(4, "i4"))
-    launch(order, of_rules[f"right{number}"][2, block], *given())
+    given = lambda: (np.full(128, 3.5, "f4"), np.zeros(128, "f4"), np.zeros(4, "i4"))
+    launch(order, of_rules[f"right{number}"][2, block], *(right := given()))
+    assert rule in ALONE or (right[1][:32] == np.arange(32)).all()
     with pytest.raises(cuda.KernelError) as caught:
         launch(order, of_rules[f"wrong{number}"][2, block], *given())
     assert caught.value.kind == "race" and caught.value.line, caught.value.message
