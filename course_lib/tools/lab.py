@@ -12,9 +12,8 @@ FIRST = "00_start_here.ipynb"
 
 def main(argv: list[str]) -> int:
     if argv in (["-h"], ["--help"]):
-        print("usage: python -m course_lib lab [chapter] [arguments of jupyter lab]\n\n"
-              "Copies the notebooks that work/ does not have yet, and opens JupyterLab there. A number or a "
-              "word\n(3, gqa) opens that chapter.")
+        print("usage: python -m course_lib lab [chapter: 3 or gqa] [arguments of jupyter lab]\n\n"
+              "Copies the notebooks that work/ does not have yet, and opens JupyterLab there.")
         return 0
     first = FIRST
     if argv and not argv[0].startswith("-"):

@@ -26,8 +26,7 @@ def test_a_copy_is_trusted_as_long_as_it_is_as_shipped(tmp_path, monkeypatch):
     assert signed == [[tmp_path / source.name for source in sources[:2]]]
     lab.main(["2", "--port", "9000"])
     assert "--LabApp.default_url=/lab/tree/" + tmp_path.name + "/02_rope.ipynb" in begun[2][1]
-    assert begun[2][1][-2:] == ["--port", "9000"]
-    assert lab.main(["nothing"]) == 2 and len(begun) == 3
+    assert begun[2][1][-2:] == ["--port", "9000"] and lab.main(["nothing"]) == 2 and len(begun) == 3
     kept, changed = (tmp_path / source.name for source in sources[:2])
     changed.write_text(changed.read_text().replace("Attention", "Tension", 1))
     trusted = [NotebookNotary().check_signature(nbformat.read(copy, as_version=4))
