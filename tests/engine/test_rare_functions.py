@@ -3,6 +3,7 @@ import math
 from statistics import NormalDist
 
 import numpy as np
+import pytest
 
 import laptop_cuda
 from engine_kit import compiled
@@ -150,3 +151,34 @@ def test_atomics_that_take_an_order_and_a_scope():
     with laptop_cuda.sanitize():
         compiled(ORDERED).ordered[1, 96](y, flag, data)
     assert [*y[:2], y[3], *data] == [96, 95, 1, 5, 5] and 1 <= y[2] <= 96
+
+
+# mathematics, and printf, that write through a pointer
+CALLS = {"sincosf": "float c; sincosf(x[0], {}, &c);", "sincospif": "float c; sincospif(x[0], &c, {});",
+         "__sincosf": "float c; __sincosf(x[0], {}, &c);", "modff": "modff(x[0], {});",
+         "std::modf": "float part = std::modf(x[0], {}); if (part > 2) return;",
+         "frexpf": "frexpf(x[0], (int*){});", "remquof": "remquof(x[0], 0.3f, (int*){});"}
+WRITERS = "#include <cmath>\n" + "".join(
+    f"__global__ void inside{n}(const float* x, float* out) {{ {call.format('out')} }}\n"
+    f"__global__ void outside{n}(const float* x, float* out) {{ {call.format('out + 1000')} }}\n"
+    for n, call in enumerate(CALLS.values())) + """
+__global__ void percent(const float* x, float* out) { printf("%5d%%\\n%*d%n", 1, 3, 1, (int*)out); }
+"""
+
+
+def test_what_mathematics_writes_is_counted_and_checked():
+    x = np.array([1.25], np.float32)
+    with laptop_cuda.sanitize():
+        module = laptop_cuda.compile(WRITERS)
+    for number, name in enumerate(CALLS):
+        with laptop_cuda.profile() as report:
+            module[f"inside{number}"][1, 1](x, out := np.zeros(4, np.float32))
+        assert report.launches[0].global_store.bytes == 4, name
+        with laptop_cuda.sanitize(), pytest.raises(laptop_cuda.KernelError, match="out of bounds"):
+            module[f"outside{number}"][1, 1](x, np.zeros(4, np.float32))
+    module["inside0"][1, 1](x, out)
+    assert out[0].item() == pytest.approx(math.sin(1.25))
+    module["inside3"][1, 1](x, out)
+    assert out[0].item() == 1
+    with laptop_cuda.sanitize(), pytest.raises(laptop_cuda.KernelError, match="%n"):
+        module["percent"][1, 1](x, np.zeros(4, np.float32))

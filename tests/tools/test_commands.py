@@ -41,9 +41,8 @@ def test_run_gives_the_canonical_form(toy, capsys):
     assert code[1].outputs[0].text == "one\ntwo\n" and len(code[1].outputs) == 1
     assert code[1].metadata == {"tags": ["x"]}
     assert code[3].outputs[0].traceback == ["\x1b[31mValueError\x1b[39m: asked for"]
-    assert (
-        book.metadata == {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-                          "language_info": {"name": "python"}})
+    assert (book.metadata == {"kernelspec": {"display_name": "Python 3", "language": "python",
+                                             "name": "python3"}, "language_info": {"name": "python"}})
     for trace in ("12:00", "3.9.1", str(toy.parent), "site-packages"):
         assert trace not in text
     assert notebooks_tool.run([str(toy)]) == 0
@@ -62,9 +61,8 @@ def test_run_leaves_a_failing_notebook_as_it_was(tmp_path, capsys):
     assert 'under "The fault"' in said and "ZeroDivisionError" in said
 
 
-@pytest.mark.parametrize("name, said",
-                         [("torch", "train: No module named 'torch', which the course needs"),
-                          (None, "train: pip install")])
+@pytest.mark.parametrize("name, said", [("torch", "train: No module named 'torch', which the course needs"),
+                                        (None, "train: pip install")])
 def test_what_is_not_installed_is_one_line(name, said, capsys, monkeypatch):
     def command(argv):
         raise ModuleNotFoundError("No module named 'torch'" if name else "pip install it", name=name)

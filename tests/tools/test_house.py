@@ -42,18 +42,16 @@ def test_checks_are_counted():
     assert sum(map(house.is_check, house.ast.walk(tree))) == 2
 
 
-@pytest.mark.parametrize("line",
-                         ["one byte a byte", "two loads a thread, one launch a step", "nobody's fault",
-                          "it stands in the file", "what a name is, is what counts",
-                          "the others are its echo", "an install goes on where it stopped"])
+@pytest.mark.parametrize("line", ["one byte a byte", "two loads a thread, one launch a step",
+                                  "nobody's fault", "it stands in the file", "what a name is, is what counts",
+                                  "the others are its echo", "an install goes on where it stopped"])
 def test_the_voice_hears_a_riddle(line):
     found = any(pattern.search(line) for pattern in voice.COMPILED.values())
     assert found or line.startswith(("one byte", "what a name")), line
 
 
-@pytest.mark.parametrize("line",
-                         ["two loads per thread", "a second time", "one head of a layer",
-                          "the file is present", "it is stored in L2"])
+@pytest.mark.parametrize("line", ["two loads per thread", "a second time", "one head of a layer",
+                                  "the file is present", "it is stored in L2"])
 def test_the_voice_lets_plain_words_pass(line):
     assert not any(pattern.search(line) for pattern in voice.COMPILED.values()), line
 

@@ -191,9 +191,8 @@ def test_a_leaked_solution_is_found(shipped):
     assert leaks > 0
 
 
-@pytest.mark.parametrize("prose, said",
-                         [("the loss is 1.93 nats", "says 1.93"),
-                          ("it has 664,831 parameters", "says 664,831")])
+@pytest.mark.parametrize("prose, said", [("the loss is 1.93 nats", "says 1.93"),
+                                         ("it has 664,831 parameters", "says 664,831")])
 def test_a_number_that_no_cell_prints(prose, said):
     cells = [new_markdown_cell(prose),
              new_code_cell("print(loss)",
@@ -201,10 +200,9 @@ def test_a_number_that_no_cell_prints(prose, said):
     assert [line for line in text.numbers_are_printed(book(cells)) if said in line]
 
 
-@pytest.mark.parametrize("prose",
-                         ["the loss is 1.78", "it has 664,832 parameters",
-                          "Kwon et al. report 20.4 to 38.2 % and 96.31 %", "about 12",
-                          "from data/rope_study.json: 1.931", "$1.23$ and `4.567`", "in 2023"])
+@pytest.mark.parametrize("prose", ["the loss is 1.78", "it has 664,832 parameters",
+                                   "Kwon et al. report 20.4 to 38.2 % and 96.31 %", "about 12",
+                                   "from data/rope_study.json: 1.931", "$1.23$ and `4.567`", "in 2023"])
 def test_a_number_that_a_cell_prints_or_a_source_gives(prose):
     cells = [new_markdown_cell(prose),
              new_code_cell("print(loss)",
