@@ -5,7 +5,7 @@ from ..text.outline import Outline
 from ..text.tokens import Token, match_angle_backward, match_backward, match_forward, split_commas
 from .passes import Edits, Part
 
-BY_FUNCTION = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel")
+BY_FUNCTION = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernelEx")
 MACRO = re.compile(r"#\s*define\s+(\w+)")
 
 
@@ -129,6 +129,7 @@ def launches_by_function(part: Part, edits: Edits):
                 edits.replace(part.tokens[first], part.tokens[close], "")
                 first = close + 1
         pieces = split_commas(part.tokens, first, match_forward(part.tokens, opening))
-        name = part.piece(first, pieces[0][1] - 1) if pieces else ""
+        at = part.tokens[i].text == "cudaLaunchKernelEx"         # behind the configuration
+        name = part.piece(pieces[at][0], pieces[at][1] - 1) if len(pieces) > at else ""
         edits.replace(part.tokens[i], part.tokens[i], "laptop::launch_kernel")
         edits.insert(part.tokens[opening].end, f'"{name.lstrip("&")}", ', -1)

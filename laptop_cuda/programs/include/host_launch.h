@@ -67,6 +67,18 @@ cudaError_t launch_kernel(const char* name, void (*kernel)(P...), dim3 grid, dim
                           cudaStream_t = nullptr) {
     return launch_pointers(kernel, name, grid, block, args, shared, std::index_sequence_for<P...>{});
 }
+// cudaLaunchKernelEx. There are no clusters; what else it may ask for changes nothing here.
+template <class... P, class... A>
+cudaError_t launch_kernel(const char* name, const cudaLaunchConfig_t* c, void (*kernel)(P...), A&&... arguments) {
+    for (unsigned i = 0; i < c->numAttrs; ++i) {
+        auto size = c->attrs[i].val.clusterDim;
+        bool clusters = c->attrs[i].id == cudaLaunchAttributeClusterDimension && size.x * size.y * size.z > 1;
+        if (clusters) return answer(cudaErrorNotSupported);
+    }
+    launch_config config(c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream);
+    auto call = [kernel](auto... a) { kernel(a...); };
+    return (cudaError_t)host_launch(name, 0, call, config, (std::remove_cv_t<std::remove_reference_t<P>>)arguments...);
+}
 
 // A host function called from Python: its result is dropped.
 template <class R, class... P, size_t... I>

@@ -123,6 +123,13 @@ int main(int argc, char** argv) {
     for (int k = 0; k < 2; ++k) table[k]<<<1, 8>>>(m);
     void* arguments[] = {&m};
     checkCudaErrors(cudaLaunchCooperativeKernel((void*)whole, dim3(1), dim3(8), arguments, 0, 0));
+    cudaLaunchAttribute clusters[1] = {{cudaLaunchAttributeClusterDimension, {}}};
+    cudaLaunchConfig_t config = {dim3(1), dim3(8), 0, 0, clusters, 1};
+    clusters[0].val.clusterDim = {2, 1, 1};
+    if (cudaLaunchKernelEx(&config, one, m) != cudaErrorNotSupported) return 1;
+    cudaGetLastError();
+    config.numAttrs = 0;
+    checkCudaErrors(cudaLaunchKernelEx(&config, &one, m));
     checkCudaErrors(cudaDeviceSynchronize());
     int count = 0;
     checkCudaErrors(cudaMemcpyFromSymbol(&count, counter, sizeof count));
@@ -143,10 +150,10 @@ def test_habits_of_published_programs(tmp_path):
     ran = run(written(tmp_path, HABITS), arguments=["-n=12"])
     lines = ran.stdout.splitlines()
     assert "laptop_cuda" in lines[0] and lines[2:] == [
-        "9 29 8 32 12", "cudaErrorInvalidValue", "cudaErrorInvalidValue", "cudaErrorInvalidConfiguration",
+        "10 30 8 32 12", "cudaErrorInvalidValue", "cudaErrorInvalidValue", "cudaErrorInvalidConfiguration",
         "cudaErrorLaunchFailure"], ran.stdout + ran.stderr
     assert ([launch["kernel"] for launch in ran.launches]
-            == ["add", "table[k]", "table[k]", "whole", "broken", "broken"])
+            == ["add", "table[k]", "table[k]", "whole", "one", "broken", "broken"])
     launch, freed = (error for error in ran.errors if error["kind"] != "misuse")
     assert (launch["kind"] == "bad launch" and freed["kind"] == "out of bounds"
             and "after cudaFree of m" in freed["message"])
