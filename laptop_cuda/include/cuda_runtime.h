@@ -123,8 +123,7 @@ LAPTOP_FN unsigned long long globaltimer() { return (unsigned long long)laptop::
 LAPTOP_FN void __nanosleep(unsigned) {}
 LAPTOP_FN void __trap() { laptop::trap("__trap", LAPTOP_SITE); }
 LAPTOP_FN void __brkpt() {}
-LAPTOP_FN void cudaGridDependencySynchronize() {}        // launches of one stream come one after the other
-LAPTOP_FN void cudaTriggerProgrammaticLaunchCompletion() {}
+LAPTOP_FN void cudaGridDependencySynchronize() {} LAPTOP_FN void cudaTriggerProgrammaticLaunchCompletion() {}
 
 // The library's own memcpy would touch memory that no hook sees.
 LAPTOP_FN void* laptop_memcpy(void* to, const void* from, size_t n) {

@@ -115,7 +115,6 @@ typedef struct {             // a basic block of the traced build, or the place 
     uint64_t warps, lanes;   // how often a warp ran it, and its active lanes summed over these times
 } laptop_step;
 
-
 typedef struct {             // what a warp did in one step, in the order of lockstep
     uint32_t block, warp, interval;      // interval: barriers that the block had passed
     uint32_t pc, lanes;      // lanes: those that took part

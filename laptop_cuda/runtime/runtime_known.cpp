@@ -100,9 +100,7 @@ static OfBlock& mine(const Block& b) {
         if (learnt) learn(o.at_start, *learnt);
         learnt.reset();
     }
-    for (auto& s : o.seen) {
-        for (uint64_t key : s.second) learn_at(o.at_start, key);
-    }
+    for (auto& s : o.seen) for (uint64_t key : s.second) learn_at(o.at_start, key);
     o.seen.clear();
     for (Fences& f : o.fences) next_interval(f, o, b.alive);
     o.interval = b.interval;

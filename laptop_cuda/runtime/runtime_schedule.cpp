@@ -400,11 +400,10 @@ static void start_block(Block& b, uint64_t linear) {
         t.log = b.watched ? &run->logs[t.lane] : nullptr;
         t.depth = 0;
         t.last_pc = t.earlier_pc = nullptr;
-        t.passed = t.went_on = 0;
+        t.passed = t.went_on = t.left_early = t.fenced = 0;
         t.steps = t.last_step = 0;
         t.span = 0;
         t.furthest = run->traced && !b.watched ? UINT32_MAX : 0;
-        t.left_early = t.fenced = false;
         t.last_error = 0;
         t.spins = 0;
         t.carry = false;

@@ -48,16 +48,11 @@ enum cudaLaunchAttributeID { cudaLaunchAttributeIgnore, cudaLaunchAttributeCoope
                              cudaLaunchAttributeClusterDimension = 4,
                              cudaLaunchAttributeProgrammaticStreamSerialization = 6, cudaLaunchAttributePriority = 8 };
 union cudaLaunchAttributeValue {
-    int cooperative, programmaticStreamSerializationAllowed, priority;
-    struct { unsigned x, y, z; } clusterDim;
+    int cooperative, programmaticStreamSerializationAllowed, priority; struct { unsigned x, y, z; } clusterDim;
 };
 struct cudaLaunchAttribute { cudaLaunchAttributeID id; cudaLaunchAttributeValue val; };
 struct cudaLaunchConfig_t {
-    dim3 gridDim, blockDim;
-    size_t dynamicSmemBytes;
-    cudaStream_t stream;
-    cudaLaunchAttribute* attrs;
-    unsigned numAttrs;
+    dim3 gridDim, blockDim; size_t dynamicSmemBytes; cudaStream_t stream; cudaLaunchAttribute* attrs; unsigned numAttrs;
 };
 typedef struct CUevent_st* cudaEvent_t;
 #define cudaStreamLegacy ((cudaStream_t)1)

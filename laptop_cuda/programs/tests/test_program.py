@@ -127,8 +127,7 @@ int main(int argc, char** argv) {
     cudaLaunchConfig_t config = {dim3(1), dim3(8), 0, 0, clusters, 1};
     clusters[0].val.clusterDim = {2, 1, 1};
     if (cudaLaunchKernelEx(&config, one, m) != cudaErrorNotSupported) return 1;
-    cudaGetLastError();
-    config.numAttrs = 0;
+    cudaGetLastError(), config.numAttrs = 0;
     checkCudaErrors(cudaLaunchKernelEx(&config, &one, m));
     checkCudaErrors(cudaDeviceSynchronize());
     int count = 0;
