@@ -51,8 +51,10 @@ def returns_within(part: Part, edits: Edits, body: int, left: set[int]):
 def passes_by(part: Part, edits: Edits, at: int):
     """An `if` with a barrier and without an `else`: who does not go in says so."""
     first = match_forward(part.tokens, at + 1 + (part.tokens[at + 1].text == "constexpr")) + 1
-    last = match_forward(part.tokens, first) if part.tokens[first].text == "{" else first
+    word = part.tokens[first].text
+    last = match_forward(part.tokens, first + (word != "{")) + (word != "{")         # "}", or ";" of a barrier alone
     inside = part.tokens[at:last + 2]
-    if (any(t.text.startswith("__syncthreads") for t in inside[:-1]) and inside[-1].text != "else"
+    meets = any(t.text.startswith("__syncthreads") for t in inside[:-1])
+    if ((meets and word == "{" or word.startswith("__syncthreads")) and inside[-1].text != "else"
             and all(t.kind != "directive" for t in inside)):
         edits.insert(part.tokens[last].end, PASSED_BY)
