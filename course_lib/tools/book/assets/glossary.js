@@ -3,9 +3,11 @@ document.addEventListener("DOMContentLoaded", () => {
   const terms = window.courseTerms || {};
   const article = document.querySelector("article.bd-article");
   const chapter = /chapters\/(\d\d)_/.exec(location.pathname);
-  // What scrolls sideways on this screen is reached by Tab.
-  for (const part of document.querySelectorAll("pre, .text_html, mjx-container[display]"))
-    if (part.scrollWidth > part.clientWidth + 1) part.tabIndex = 0;
+  // What scrolls sideways on this screen is reached by Tab; pictures that move are there when all is loaded.
+  addEventListener("load", () => {
+    for (const part of document.querySelectorAll("pre, table, .text_html, .lc-sheet, mjx-container[display]"))
+      if (part.scrollWidth > part.clientWidth + 1) part.tabIndex = 0;
+  });
   if (!article || !chapter) return;
   const names = Object.keys(terms).filter((name) => terms[name][1].includes(Number(chapter[1])))
     .sort((a, b) => b.length - a.length);
