@@ -47,7 +47,7 @@ def _bulk(mods: list[str], given: list, opcode: str) -> str:
         return "laptop::bulk_commit();"
     if mods[:1] == ["wait_group"] and mods[1:] in ([], ["read"]):
         return f"laptop::bulk_wait({whole(given[0])}, {str(mods[1:] == ['read']).lower()});"
-    if mods[:2] == ["prefetch", "L2"]:
+    if mods[:1] == ["prefetch"]:
         return ";"
     hint = HINT in mods
     kept = [m for m in mods if m != HINT]
@@ -63,6 +63,26 @@ def _bulk(mods: list[str], given: list, opcode: str) -> str:
     return f"{P}copy_bulk({_address(to, into)}, {_address(source, not into)}, {whole(size)}, {end});"
 
 
+def _tensor(mods: list[str], given: list, opcode: str) -> str:
+    rank = int(mods[3].removesuffix("d"))
+    hint = HINT in mods
+    kept = [m for m in mods[4:] if m not in (HINT, "tile")]
+    given = given[:len(given) - hint]
+    if kept in ([s, "global", "mbarrier_complete_tx_bytes"] for s in ("shared_cluster", "shared_cta")):
+        tile, (kind, place, at), barrier = given
+        end = _address(barrier)
+    elif kept == ["global", "shared_cta", "bulk_group"]:
+        (kind, place, at), tile = given
+        end = "nullptr"
+    else:
+        raise Unknown(opcode)
+    at = at if isinstance(at, list) else [at]
+    if kind != "tensor" or len(at) != rank:
+        raise Unknown(opcode)
+    held = f"const int laptop_at[] = {{{', '.join('(int)' + whole(v) for v in at)}}};"
+    return f"{{ {held} {P}copy_tensor({_address(tile)}, {P}generic({place}), laptop_at, {end}); }}"
+
+
 def _proxy(mods: list[str], given: list, opcode: str) -> str:
     if mods[:2] != ["proxy", "async"] or set(mods[2:]) - {"shared_cta", "shared_cluster", "global"}:
         raise Unknown(opcode)
@@ -73,5 +93,5 @@ def _initialised(mods: list[str], given: list, opcode: str) -> str:
     return ";"               # for other blocks of a cluster: in its own block a barrier orders it
 
 
-INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.bulk": _bulk, "fence.proxy": _proxy,
+INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.bulk.tensor": _tensor, "cp.async.bulk": _bulk, "fence.proxy": _proxy,
                 "fence.mbarrier_init": _initialised}

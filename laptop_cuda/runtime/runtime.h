@@ -166,6 +166,15 @@ struct InFlight {
     const void* barrier;
     const char* reason = "copy in flight";
     bool source = false;         // what is copied: it may be read
+    uint32_t rows = 1;           // of so many bytes, and so far from one to the next
+    uint64_t step = 0;
+
+    bool meets(uintptr_t other, size_t size) const {
+        if (other + size <= address || other >= address + (rows - 1) * step + bytes) return false;
+        uint64_t at = other < address || rows == 1 ? 0 : (other - address) / step;
+        uintptr_t row = address + at * step;
+        return other < row + bytes || (at + 1 < rows && other + size > row + step);
+    }
 };
 
 struct Settled {                 // see runtime_settled.h: of a stretch of memory

@@ -34,7 +34,7 @@ static void check_in_flight(const std::vector<InFlight>& all, uintptr_t address,
     Block& b = *current->warp->block;
     for (const InFlight& f : all) {
         if (f.source && !action) continue;
-        if (address + size <= f.address || address >= f.address + f.bytes) continue;
+        if (!f.meets(address, size)) continue;
         laptop_error e = make_error("race", f.reason, pc, action);
         e.memory = memory_at(b, address, &e.offset);
         e.size = (uint32_t)size;
@@ -119,19 +119,28 @@ template <size_t SIZE> static inline void store(uintptr_t address, const void* p
     }
 }
 
+static size_t widest(uintptr_t address, size_t bytes) {
+    size_t piece = 16;
+    while ((bytes | address) & (piece - 1)) piece /= 2;
+    return piece;
+}
+
 // A stretch of bytes, in the widest pieces that its start and its size allow: a struct of 12 bytes is three of 4 in each
 // lane.
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
     if (!current) return host_touches(address, bytes, action, pc);
     if (!current->log && !run->sanitizing) return;
-    size_t piece = 16;
-    while ((bytes | address) & (piece - 1)) piece /= 2;
+    size_t piece = widest(address, bytes);
     if (!action && bytes > 4 && bytes <= 256 && run->sanitizing) pass_padding(address, bytes);
     for (uintptr_t end = address + bytes; address < end; address += piece) touch(address, piece, action, false, pc);
 }
 
 void check_range(uintptr_t address, size_t bytes, int action, const void* pc) {
-    for (uintptr_t end = address + bytes; address < end; address += 16) checked(current, address, 16, action, false, pc);
+    size_t piece = widest(address, bytes);
+    for (uintptr_t end = address + bytes; address < end; address += piece) {
+        const void* site = pc;
+        checked(current, address, piece, action, false, site);
+    }
 }
 
 // Of an array, of shared memory or of the module: a copy elsewhere may be one of the headers, in the runtime's memory.

@@ -10,6 +10,19 @@ bool mbarrier_is_last(void* b, uint32_t count, const void* site);       // such 
 void mbarrier_expect(void* b, int64_t bytes, const void* site);          // fewer: they have come
 bool mbarrier_wait(void* b, uint64_t state_or_parity, bool by_parity, bool blocks, const void* site);
 void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const void* site);     // null: of a group
+// What a CUtensorMap holds here; rows of a tensor and of a box go from the innermost dimension out.
+struct TensorMap {
+    static constexpr uint32_t MADE = 0x6d617054;
+    uint32_t made;               // by cuTensorMapEncodeTiled
+    uint8_t rank, itemsize, swizzle, fill;       // swizzle: 0, 32, 64, 128; fill: with NaN
+    char* data;
+    uint64_t sizes[5], strides[5];               // in elements, in bytes
+    uint16_t box[5];
+    uint8_t steps[5];
+};
+static_assert(sizeof(TensorMap) <= 128, "a tensor map has 128 bytes");
+// Null: from shared memory to the tensor, of a group.
+void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, const void* site);
 void bulk_commit();
 void bulk_wait(uint32_t groups_left, bool read);
 void proxy_fence();
@@ -29,6 +42,9 @@ LAPTOP_FN bool barrier_wait(void* b, uint64_t state, bool by_parity, bool blocks
 }
 LAPTOP_FN void copy_bulk(void* to, const void* from, uint32_t bytes, void* barrier) {
     bulk_copy(to, from, bytes, barrier, LAPTOP_SITE);
+}
+template <int RANK> LAPTOP_FN void copy_tensor(void* shared, const void* map, const int (&at)[RANK], void* barrier) {
+    tensor_copy(shared, map, at, RANK, barrier, LAPTOP_SITE);
 }
 }  // namespace ptx
 }  // namespace laptop

@@ -1,6 +1,6 @@
-// TMA: a tensor map and the driver's call that makes one. Its names compile, the call answers that it is not supported,
-// and a kernel that copies by a map stops there with its name and line (cuda/ptx, and inline PTX).
+// A tensor map, and the driver's call that makes one.
 #pragma once
+#include "laptop_asynchronous.h"
 #include "cuda_runtime_api.h"
 
 enum cudaError_enum { CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED = 801 };
@@ -22,10 +22,29 @@ typedef enum CUtensorMapL2promotion_enum { CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_T
                               CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B } CUtensorMapL2promotion;
 typedef enum CUtensorMapFloatOOBfill_enum { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA } CUtensorMapFloatOOBfill;
 
-inline CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
-                                       const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
-                                       CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
-    return CUDA_ERROR_NOT_SUPPORTED;
+// What the driver refuses is refused. Interleaved layouts are not to be had.
+inline CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* data,
+                                       const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
+                                       const cuuint32_t* steps, CUtensorMapInterleave interleave,
+                                       CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+    static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4}, widths[] = {0, 32, 64, 128};
+    if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!map || rank < 1 || rank > 5 || !data || (uintptr_t)data % 16 || type >= sizeof bytes || swizzle >= 4 ||
+        !sizes || !box || !steps || (rank > 1 && !strides))
+        return CUDA_ERROR_INVALID_VALUE;
+    laptop::TensorMap made = {laptop::TensorMap::MADE, (uint8_t)rank, bytes[type], widths[swizzle], (uint8_t)fill,
+                              (char*)data, {}, {}, {}, {}};
+    for (uint32_t i = 0; i < rank; ++i) {
+        uint64_t stride = i ? strides[i - 1] : made.itemsize;
+        bool wrong = !sizes[i] || sizes[i] > 1ull << 32 || !box[i] || box[i] > 256 || !steps[i] || steps[i] > 8;
+        if (wrong || (i && (stride % 16 || !stride || stride >= 1ull << 40))) return CUDA_ERROR_INVALID_VALUE;
+        made.sizes[i] = sizes[i], made.strides[i] = stride, made.box[i] = (uint16_t)box[i];
+        made.steps[i] = i ? (uint8_t)steps[i] : 1;       // the innermost one's is not looked at
+    }
+    uint32_t inner = box[0] * made.itemsize;
+    if (inner % 16 || (swizzle && inner > made.swizzle)) return CUDA_ERROR_INVALID_VALUE;
+    ::memcpy(map, &made, sizeof made);
+    return CUDA_SUCCESS;
 }
 typedef decltype(&cuTensorMapEncodeTiled) PFN_cuTensorMapEncodeTiled, PFN_cuTensorMapEncodeTiled_v12000;
 

@@ -22,13 +22,24 @@ struct Barrier {                 // its phases are numbered by how many have end
     int64_t bytes;               // still to come in this phase
     bool seen;                   // somebody has seen that the phase before is over
 };
+struct Stretch { uintptr_t to, from; uint32_t bytes; };   // from 0: beyond the tensor
 struct Copy {
-    uintptr_t to, from;
+    std::vector<Stretch> stretches;
     uint32_t bytes, thread, group, interval, clock;
     uintptr_t barrier;           // 0: of a group
     const void* name;            // of its marks among what is in flight
     bool read;                   // its source
     std::vector<char> held;      // what was there then
+    char fill;                   // of what is beyond the tensor
+
+    void hold() {
+        if (read) return;
+        read = true;
+        for (const Stretch& s : stretches) {
+            if (s.from) held.insert(held.end(), (char*)s.from, (char*)s.from + s.bytes);
+            else held.insert(held.end(), s.bytes, fill);
+        }
+    }
 };
 struct Issuer {
     uint32_t group = 0;
@@ -212,7 +223,9 @@ static void no_longer_in_flight(Block& b, const Copy& c, bool source_only) {
 }
 
 static void land(Block& b, Copy& c) {
-    memcpy((void*)c.to, c.read ? c.held.data() : (const char*)c.from, c.bytes);
+    c.hold();
+    size_t at = 0;
+    for (const Stretch& s : c.stretches) memcpy((void*)s.to, &c.held[at], s.bytes), at += s.bytes;
     no_longer_in_flight(b, c, false);
     auto found = of(b).barriers.find(c.barrier);
     if (found == of(b).barriers.end()) return;
@@ -226,43 +239,129 @@ static bool is_late() {
     return run->launch->order == LAPTOP_FORWARD || drawn(2);
 }
 
-static void check_copy(uintptr_t to, uintptr_t from, uint32_t bytes, const void* site) {
-    if ((to | from | bytes) % 16) trap("a bulk copy whose addresses or size are no multiples of 16 bytes,", site);
-    if (is_shared((void*)to) && is_shared((void*)from))
-        trap("a bulk copy from shared memory to that of the same block,", site);
-    if (!is_checked()) return;
-    bool from_shared = is_shared((void*)from);
-    must_be_fenced(from_shared ? from : to, bytes, from_shared ? 0 : 1, site);
-    check_range(from, bytes, 0, site);
-    check_range(to, bytes, 1, site);
+struct Side { uintptr_t address; uint32_t bytes, rows; uint64_t step; };     // of a copy: rows of memory
+
+static void check_side(const Side& s, int action, bool may_need_fence, const void* site) {
+    for (uint32_t i = 0; i < s.rows; ++i) {
+        uintptr_t row = s.address + i * s.step;
+        if (may_need_fence) must_be_fenced(row, s.bytes, action, site);
+        check_range(row, s.bytes, action, site);
+        if (action) written_by_copy(row, s.bytes);
+    }
+}
+
+static void put_in_flight(const Copy& c, const Side& s, bool source, bool in_shared, const void* site) {
+    auto& all = in_shared ? here().in_flight : here().in_flight_elsewhere;
+    all.push_back({s.address, s.bytes, c.thread, 0, code_offset(site), c.name, source ? "from bulk copy" : "to bulk copy",
+                   source, s.rows, s.step});
 }
 
 // Into shared memory its barrier counts the bytes; out of it, it is of its thread's group.
-void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const void* site) {
-    if (!current) return;
+static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& elsewhere, const void* site) {
     Asynchronous& a = of(here());
-    if (barrier) barrier_at(barrier, site);
     Thread* t = current;
-    Copy c = {(uintptr_t)to, (uintptr_t)from, bytes, t->index, a.threads[t->index].group, here().interval, 0,
-              (uintptr_t)barrier, (const void*)--a.copied, false, {}};
-    if (barrier && !is_shared(to)) trap("a bulk copy to global memory, which no mbarrier counts,", site);
-    Busy busy;
-    check_copy(c.to, c.from, bytes, site);
+    bool loads = c.barrier;
+    c.thread = t->index, c.group = a.threads[t->index].group, c.interval = here().interval;
+    c.name = (const void*)--a.copied;
     if (!is_checked()) return land(here(), c);
-    written_by_copy(c.to, bytes);
+    for (const Side& s : elsewhere) check_side(s, !loads, false, site);
+    check_side(in_shared, loads, true, site);
     c.clock = t->clock;
     if (t->clock < 1u << 21) ++t->clock;
     unsettle();
-    auto& shared = here().in_flight, &elsewhere = here().in_flight_elsewhere;
-    uint32_t pc = code_offset(site);
-    (barrier ? shared : elsewhere).push_back({c.to, bytes, t->index, 0, pc, c.name, "to bulk copy"});
-    (barrier ? elsewhere : shared).push_back({c.from, bytes, t->index, 0, pc, c.name, "from bulk copy", true});
-    if (!is_late()) {
-        if (barrier) return land(here(), c);
-        c.held.assign((char*)from, (char*)from + bytes), c.read = true;
-    }
-    memset(to, run->poison, bytes);
+    put_in_flight(c, in_shared, !loads, true, site);
+    for (const Side& s : elsewhere) put_in_flight(c, s, loads, false, site);
+    bool late = is_late();
+    if (!late && loads) return land(here(), c);
+    if (!late) c.hold();
+    for (const Stretch& s : c.stretches) memset((void*)s.to, run->poison, s.bytes);
     a.copies.push_back(std::move(c));
+}
+
+void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const void* site) {
+    if (!current) return;
+    if (barrier) barrier_at(barrier, site);
+    if (((uintptr_t)to | (uintptr_t)from | bytes) % 16)
+        trap("a bulk copy whose addresses or size are no multiples of 16 bytes,", site);
+    if (is_shared(to) && is_shared(from)) trap("a bulk copy from shared memory to that of the same block,", site);
+    if (barrier && !is_shared(to)) trap("a bulk copy to global memory, which no mbarrier counts,", site);
+    if (!barrier && !is_shared(from)) trap("a bulk copy of a group that is not from shared memory,", site);
+    Busy busy;
+    Copy c = {};
+    c.bytes = bytes, c.barrier = (uintptr_t)barrier;
+    c.stretches.push_back({(uintptr_t)to, (uintptr_t)from, bytes});
+    Side target = {(uintptr_t)to, bytes, 1, 0}, source = {(uintptr_t)from, bytes, 1, 0};
+    begin_copy(std::move(c), barrier ? target : source, {barrier ? source : target}, site);
+}
+
+// ------------------------------------------------------------------ copies by a tensor map
+// Where a byte of a tile goes: pieces of 16 bytes change places by bits 7 to 9 of their own address in shared memory.
+static uintptr_t swizzled(uintptr_t p, unsigned width) {
+    uint32_t at = shared_address((void*)p);
+    return p - at + (at ^ ((at >> 7 & (width / 16 - 1)) << 4));
+}
+
+static const TensorMap& map_at(const void* p, int rank, const void* site) {
+    const TensorMap& m = *(const TensorMap*)p;
+    if (!p || (uintptr_t)p % 64 || is_shared(p)) trap("a tensor map that is null, in shared memory, or not aligned to 64,", site);
+    if (m.made != TensorMap::MADE) trap("a tensor map that cuTensorMapEncodeTiled has not made", site);
+    if (m.rank != rank) trap("a tensor map with another number of dimensions than the copy,", site);
+    return m;
+}
+
+void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, const void* site) {
+    if (!current) return;
+    if (barrier) barrier_at(barrier, site);
+    const TensorMap& m = map_at(map, rank, site);
+    if (!is_shared(shared) || shared_address(shared) % 128)
+        trap("a tensor copy whose tile is not in shared memory, or not aligned to 128 bytes,", site);
+    Busy busy;
+    Copy c = {};
+    c.barrier = (uintptr_t)barrier, c.fill = m.fill && barrier ? (char)0xff : 0;
+    std::vector<Side> rows;
+    uint32_t n[5] = {1, 1, 1, 1, 1}, i[5] = {};
+    for (int d = 0; d < rank; ++d) {
+        n[d] = (m.box[d] + m.steps[d] - 1) / m.steps[d];
+        if (!barrier && at[d] < 0) trap("a tensor copy to global memory at a coordinate below 0", site);
+    }
+    uint32_t row = n[0] * m.itemsize, count = n[1] * n[2] * n[3] * n[4];
+    for (uint32_t r = 0; r < count; ++r) {
+        char* line = m.data;
+        bool inside = true;
+        for (int d = 1; d < rank; ++d) {
+            int64_t place = at[d] + (int64_t)i[d] * m.steps[d];
+            inside &= place >= 0 && (uint64_t)place < m.sizes[d];
+            line += place * (int64_t)m.strides[d];
+        }
+        int64_t first = inside ? std::max<int64_t>(at[0], 0) : 0;
+        int64_t last = inside ? std::min<int64_t>((int64_t)at[0] + n[0], (int64_t)m.sizes[0]) : 0;
+        if (first < last)
+            rows.push_back({(uintptr_t)(line + first * m.itemsize), uint32_t(last - first) * m.itemsize, 1, 0});
+        for (uint32_t byte = 0, end; byte < row; byte = end) {          // pieces of 16, parted at the tensor's edges
+            int64_t element = at[0] + (int64_t)(byte / m.itemsize);
+            bool there = element >= first && element < last;
+            end = (byte / 16 + 1) * 16;
+            for (uint32_t b = byte; b < end; b += m.itemsize) {
+                int64_t e = at[0] + (int64_t)(b / m.itemsize);
+                if ((e >= first && e < last) != there) end = b;
+            }
+            uintptr_t tile = (uintptr_t)shared + r * row + byte;
+            if (m.swizzle) tile = swizzled(tile, m.swizzle);
+            uintptr_t place = there ? (uintptr_t)line + element * m.itemsize : 0;
+            if (barrier) c.stretches.push_back({tile, place, end - byte});
+            else if (there) c.stretches.push_back({place, tile, end - byte});
+        }
+        for (int d = 1; d < rank && ++i[d] == n[d]; ++d) i[d] = 0;
+    }
+    c.bytes = row * count;
+    for (size_t k = rows.size(); k-- > 1;) {     // rows at equal distances are one side
+        Side &a = rows[k - 1], &b = rows[k];
+        uint64_t step = b.address - a.address;
+        if (a.bytes != b.bytes || (b.rows > 1 && b.step != step)) continue;
+        a.rows = b.rows + 1, a.step = step;
+        rows.erase(rows.begin() + k);
+    }
+    begin_copy(std::move(c), {(uintptr_t)shared, row * count, 1, 0}, rows, site);
 }
 
 void bulk_commit() {
@@ -279,7 +378,7 @@ void bulk_wait(uint32_t left, bool read) {
         Copy& c = a.copies[i];
         bool mine = !c.barrier && c.thread == current->index && c.group + left < group;
         if (mine && read) {
-            if (!c.read) c.held.assign((char*)c.from, (char*)c.from + c.bytes), c.read = true;
+            c.hold();
             no_longer_in_flight(here(), c, true);
         }
         if (!mine || read) {
