@@ -289,7 +289,7 @@ void async_commit();
 void async_wait(int groups_left);
 
 void* shared(const char* name, int line, size_t bytes, size_t align, const char* function);
-void* dynamic_shared(const char* name, size_t itemsize);
+void* dynamic_shared(const char* name, size_t itemsize, size_t align = 16);
 void one_memory(const char* names);       // a note: two arrays that a function declares `extern __shared__`
 
 LAPTOP_FN void copy_unseen(void* to, const void* from, size_t bytes) {

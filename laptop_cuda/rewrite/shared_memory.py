@@ -70,12 +70,14 @@ def reference(name: str, alignments: list[str], external: bool, at_top: bool, ar
     kind = f"laptop_type_{name}"
     if external:
         element = f"sizeof((*({kind}*)0)[0])" if array else f"sizeof({kind})"
-        return f' auto& {name} = *({kind}*)laptop::dynamic_shared("{name}", {element});'
-    align, helpers = f"alignof({kind})", ""
+    align, helpers = "(size_t)16" if external else f"alignof({kind})", ""
     for n, alignment in enumerate(alignments):
         asked = f"laptop_align_{name}_{n}"
         helpers += f" struct alignas({alignment}) {asked} {{}};"
         align = f"({align} > alignof({asked}) ? {align} : alignof({asked}))"
+    if external:
+        asked = f", {align}" * bool(alignments)
+        return f'{helpers} auto& {name} = *({kind}*)laptop::dynamic_shared("{name}", {element}{asked});'
     line, function = ("0", '""') if at_top else ("__LINE__", "__PRETTY_FUNCTION__")
     return (f'{helpers} auto& {name} = *({kind}*)laptop::shared("{name}", {line}, sizeof({kind}), '
             f"{align}, {function});")

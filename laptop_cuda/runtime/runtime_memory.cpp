@@ -301,8 +301,8 @@ static SharedArray& place_shared(Placing& now, const char* name, int line, const
     a.name = name, a.line = line, a.function = function, a.bytes = bytes, a.align = align;
     a.offset = up(run->shared_bytes, std::max<size_t>(align, 1));
     size_t zone = up(std::max<size_t>(bytes, 1024), 128);
-    // Same offset modulo 128 as without the zones; the next start is a zone behind the last end.
-    a.position = up(run->shared_used, 128) + zone + a.offset % 128;
+    // Same offset modulo 1024 as without the zones, as swizzles ask for; the next start is a zone behind the last end.
+    a.position = up(run->shared_used + zone, 1024) + a.offset % 1024;
     size_t end = a.position + bytes;
     uint64_t limit = run->launch->shared_limit ? run->launch->shared_limit : 48 << 10;
     if (a.offset + bytes > limit || end + zone > SHARED_SPAN) {
@@ -343,13 +343,13 @@ void* shared(const char* name, int line, size_t bytes, size_t align, const char*
 }
 
 // Every extern __shared__ declaration names the same memory; the first one's type is its grain.
-void* dynamic_shared(const char* name, size_t itemsize) {
+void* dynamic_shared(const char* name, size_t itemsize, size_t asked) {
     if (!current) return nullptr;
     Placing now;
     for (SharedArray& a : run->shared) {
         if (!a.function) return in_block(a);
     }
-    size_t position = up(run->shared_bytes, 16);
+    size_t position = up(run->shared_bytes, asked);
     run->shared_bytes = position;
     size_t align = std::min<size_t>(itemsize, 16);
     return in_block(place_shared(now, name, 0, nullptr, run->launch->shared_bytes, align));
