@@ -28,13 +28,13 @@ from .show import show
 
 __all__ = ["ArgumentError", "CompileError", "Kernel", "KernelError", "Machine", "Module", "NoCompiler",
            "NotAllowed", "compile", "custom_op", "empty", "inspect", "load", "only_kernels", "pointers",
-           "profile", "run", "sanitize", "show"]
-
+           "profile", "run", "sanitize", "show", "tensor_map"]
+IN_PACKS = {"run": "programs", "tensor_map": "asynchronous.tensor_map"}
 
 
 def __getattr__(name: str):
-    if name == "run":                    # whole programs are a pack
-        return packs.part("programs").run
+    if name in IN_PACKS:
+        return getattr(packs.part(IN_PACKS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -175,8 +175,8 @@ def _value(kernel: str, parameter: Parameter, value) -> bytes:
     if packed is not None:
         return packed
     if arrays.is_array(value) and (value.ndim or parameter.category == "s" and parameter.lanes > 1):
-        raise ArgumentError(f"{where} needs a number, got {_a(_noun_of(value))} of shape "
-                            f"{tuple(value.shape)}")
+        needed = "`laptop_cuda.tensor_map(x, box=...)`" if parameter.type == "CUtensorMap" else "a number"
+        raise ArgumentError(f"{where} needs {needed}, got {_a(_noun_of(value))} of shape {tuple(value.shape)}")
     if parameter.lanes > 1:
         try:
             parts = [_number(where, parameter.dtype, v) for v in value]

@@ -18,12 +18,26 @@ MISUSES = {
                     "A state is good for its own phase and while the next one lasts: take it from this turn's arrive."),
     "too many bytes": ("makes {barrier} expect, or count, more than 1,048,575 bytes in one phase.", ""),
 }
+# of a product of a warpgroup: what is wrong with it, and why that usually is
+PRODUCTS = {
+    "no fence": ("issues a product whose sums were written since the last one, with no wgmma.fence in between.",
+                 "wgmma.fence stands before the first product, and again where sums (or A's registers) were changed."),
+    "sums touched": ("changes the sums of this product before its wait.",
+                     "From wgmma.mma_async until wgmma.wait_group they belong to the product: usual cause: a wait that leaves "
+                     "its group under way, or no wgmma.commit_group after it."),
+    "not one product": ("has threads of one warpgroup that issue different products in its place.",
+                        "Its four warps issue every wgmma.mma_async together, with the same descriptors."),
+    "no whole warpgroup": ("issues a product in threads that are no whole warpgroup: 128 of them, from a multiple of 128 on.",
+                           "")}
 
 
 def told(teller) -> tuple[str, str] | None:
     if teller.kind == "barrier misuse":
         what, cause = MISUSES[teller.reason]
         return f"{teller.result.kernel} {what.format(barrier=teller._element())}", cause
+    if teller.kind == "product misuse":
+        what, cause = PRODUCTS[teller.reason]
+        return f"{teller.result.kernel} {what}", cause
     if teller.kind == "race":
         return _race(teller)
     return _deadlock(teller) if teller.detail.startswith("mbarrier ") else None
@@ -39,11 +53,16 @@ def _race(teller) -> tuple[str, str] | None:
         return (f"{does} {what} while a bulk copy may still read it.",
                 "Usual cause: no cp.async.bulk.wait_group.read, or one by another thread than the one that issued the "
                 "copy: groups are per thread.")
-    if teller.reason == "no proxy fence":
+    if teller.reason == "from product":
+        return (f"{does} {what} while a wgmma product may still read it.",
+                "Usual cause: no wgmma.wait_group for its group before the buffer is given back.")
+    if teller.reason.startswith("no proxy fence"):
         other = "copies" if teller.e.who.action == 0 else "writes"
-        return (f"{teller.result.kernel} {other} {what} by a bulk copy, and a thread wrote it by an ordinary store "
+        by = "a product" if teller.reason.endswith("product") else "a bulk copy"
+        other = "reads" if by == "a product" else other
+        return (f"{teller.result.kernel} {other} {what} by {by}, and a thread wrote it by an ordinary store "
                 "before, with no fence.proxy.async in between.",
-                "A copy goes another way to memory than a store, and a barrier does not order the two: after the "
+                "Such an access goes another way to memory than a store, and a barrier does not order the two: after the "
                 "store, and before the barrier, its thread needs fence.proxy.async.")
     return None
 

@@ -3,12 +3,20 @@
 Each is found by how its name begins; one that is not here, or has a modifier that is not, stops where it is
 reached, by name.
 """
-from ..ptx.operands import P, Unknown, put, whole
+import re
+
+from ..ptx.operands import P, Unknown, own, put, whole
 
 SPACES = {"shared", "shared_cta"}
 SCOPES = {"cta", "cluster"}
 ORDERS = {"acquire", "release", "relaxed"}
 HINT = "L2_cache_hint"
+# of wgmma: how deep a product of such numbers is, what sums it has, and the widths of whole numbers
+DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
+SUMS = {"f16": ("f32", "f16"), "bf16": ("f32",), "tf32": ("f32",), "e4m3": ("f32", "f16"), "e5m2": ("f32", "f16"),
+        "s8": ("s32",), "u8": ("s32",)}
+EIGHT_BITS_WIDE = (8, 16, 24, *range(32, 257, 16))
+LETTERS = {"f16": "h", "e4m3": "4", "e5m2": "5"}
 
 
 def _address(operand, shared: bool = True) -> str:
@@ -83,6 +91,34 @@ def _tensor(mods: list[str], given: list, opcode: str) -> str:
     return f"{{ {held} {P}copy_tensor({_address(tile)}, {P}generic({place}), laptop_at, {end}); }}"
 
 
+def _product(mods: list[str], given: list, opcode: str) -> str:
+    if mods[0] in ("fence", "commit_group") and mods[1:] == ["sync", "aligned"]:
+        return f"laptop::product_{mods[0].removesuffix('_group')}();"
+    if mods == ["wait_group", "sync", "aligned"]:
+        return f"{P}wait_for_products({whole(given[0])});"
+    how, sync, aligned, shape, d, a, b, *more = mods
+    depth, wide = DEPTHS[a], int(re.fullmatch(r"m64n(\d+)k(\d+)", shape)[1])
+    if ([how, sync, aligned] != ["mma_async", "sync", "aligned"] or shape != f"m64n{wide}k{depth}" or d not in SUMS[a]
+            or DEPTHS[b] != depth or (a != b and depth != 32) or more not in ([], ["satfinite"] * (d == "s32"))
+            or wide not in (range(8, 257, 8) if d != "s32" else EIGHT_BITS_WIDE)):
+        raise Unknown(opcode)
+    sums, first, second, adds, *rest = given
+    if len(sums) != wide // (4 if d == "f16" else 2) or not all(re.fullmatch(r"laptop_\d+", s) for s in sums):
+        raise Unknown(opcode)
+    in_registers = isinstance(first, list)
+    negated = [f"{whole(v, 'int')} < 0" for v in rest[:2]] if d != "s32" else ["false", "false"]
+    turned = [f"{whole(v, 'int')} != 0" for v in rest[2:]]
+    by_columns = ["false"] * (in_registers or not turned) + turned + ["false"] * (not turned)
+    held = f"const uint32_t laptop_a[] = {{{', '.join(whole(v) for v in first)}}}; " if in_registers else ""
+    start = "0, laptop_a" if in_registers else f"{whole(first, 'uint64_t')}, nullptr"
+    named = {t: LETTERS.get(t, t[0]) for t in (d, a, b)}
+    added = adds[1] if isinstance(adds, tuple) else f"({adds}) & 1"
+    return (f"{{ {held}static constexpr laptop::Form laptop_form = {{{wide}, '{named[d]}', '{named[a]}', '{named[b]}', "
+            f"{str(bool(more)).lower()}}}; uint32_t* const laptop_sums[] = {{{', '.join(map(own, sums))}}}; "
+            f"{P}multiply(laptop_form, laptop_sums, {{{start}, {negated[0]}, {by_columns[0]}}}, "
+            f"{{{whole(second, 'uint64_t')}, nullptr, {negated[1]}, {by_columns[1]}}}, ({added}) != 0); }}")
+
+
 def _proxy(mods: list[str], given: list, opcode: str) -> str:
     if mods[:2] != ["proxy", "async"] or set(mods[2:]) - {"shared_cta", "shared_cluster", "global"}:
         raise Unknown(opcode)
@@ -94,4 +130,4 @@ def _initialised(mods: list[str], given: list, opcode: str) -> str:
 
 
 INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.bulk.tensor": _tensor, "cp.async.bulk": _bulk, "fence.proxy": _proxy,
-                "fence.mbarrier_init": _initialised}
+                "fence.mbarrier_init": _initialised, "wgmma": _product}

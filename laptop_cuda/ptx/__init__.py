@@ -38,7 +38,11 @@ def statement(template: str, outputs: list[Operand], inputs: list[Operand]) -> s
     if not body and not outputs:
         return "(void)0"
     before = after = ""
+    by_address = {int(n) for n in re.findall(r"\blaptop_own_(\d+)", body)}
     for n, operand in enumerate(operands):
+        if n in by_address:
+            before += f"uint32_t* const laptop_own_{n} = (uint32_t*)&({operand.text}); "
+            continue
         reads = "=" not in operand.constraint
         start = f"{SPACE}put({operand.text})" if reads else "0"
         before += f"{SPACE}reg laptop_{n} = {start}; (void)laptop_{n}; "

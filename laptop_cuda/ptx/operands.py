@@ -36,6 +36,11 @@ def put(target, expression: str) -> str:
     return f"{target} = {P}put({expression});"
 
 
+def own(target: str) -> str:
+    """The address of the variable itself that stands for an output: an instruction that ends later writes it then."""
+    return f"laptop_own_{target.removeprefix('laptop_')}"
+
+
 def predicate(operand) -> str:
     return f"({operand}) & 1"
 

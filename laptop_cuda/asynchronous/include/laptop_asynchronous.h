@@ -1,4 +1,4 @@
-// mbarrier, bulk copies and the proxies' fence for kernels: for inline PTX, cuda::ptx and cuda::device.
+// mbarrier, bulk copies, the proxies' fence and the products of a warpgroup for kernels: for inline PTX, cuda::ptx and cuda::device.
 #pragma once
 #include "engine.h"
 
@@ -26,8 +26,27 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
 void bulk_commit();
 void bulk_wait(uint32_t groups_left, bool read);
 void proxy_fence();
+// wgmma. A type is its first letter: f32, s32, half (f16), bf16, tf32, e4m3 as '4', e5m2 as '5', s8, u8.
+struct Form {
+    uint16_t n;
+    char d, a, b;
+    bool saturates;
+};
+struct Factor {
+    uint64_t descriptor;         // of shared memory, unless it is in registers
+    const uint32_t* registers;
+    bool negated, by_columns;    // its elements along m or n lie side by side, not those along k
+};
+void product(const Form&, uint32_t* const* sums, Factor a, Factor b, bool adds, const void* site);
+void product_fence();
+void product_commit();
+void product_wait(uint32_t groups_left, const void* site);
 
 namespace ptx {
+LAPTOP_FN void multiply(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool adds) {
+    product(form, sums, a, b, adds, LAPTOP_SITE);
+}
+LAPTOP_FN void wait_for_products(uint32_t groups_left) { product_wait(groups_left, LAPTOP_SITE); }
 LAPTOP_FN void barrier_init(void* b, uint32_t count) {
     if (!is_shared(b)) trap("mbarrier.init outside of shared memory", LAPTOP_SITE);
     mbarrier_init(b, count, LAPTOP_SITE);

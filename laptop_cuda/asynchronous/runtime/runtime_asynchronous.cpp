@@ -8,9 +8,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "laptop_asynchronous.h"
-#include "runtime_known.h"
-#include "runtime_settled.h"
+#include "runtime_asynchronous.h"
 
 namespace laptop {
 
@@ -51,7 +49,8 @@ struct Asynchronous {            // of a block
     std::vector<Copy> copies;
     std::vector<Issuer> threads;
     uint32_t fenced_interval = 0;        // the last in which any thread fenced between the proxies
-    uintptr_t copied = 0;
+    uintptr_t names = 0;
+    std::shared_ptr<struct Products> products;
     int polls = 0;               // since something changed
 };
 
@@ -63,8 +62,8 @@ static Asynchronous& of(Block& b) {
     }
     return *b.asynchronous;
 }
-static Block& here() { return *current->warp->block; }
-static bool is_checked() { return run->sanitizing && here().watched; }
+std::shared_ptr<struct Products>& products_of(Block& b) { return of(b).products; }
+const void* new_name() { return (const void*)--of(here()).names; }
 
 // ------------------------------------------------------------------ mbarrier
 [[noreturn]] static void misused(const char* reason, const void* barrier, const void* site) {
@@ -189,16 +188,18 @@ static bool is_fenced(uint64_t mark) {
     return interval_of(mine) == interval_of(mark) && (one_warp || is_ordered_before(mark, current));
 }
 
-static void must_be_fenced(uintptr_t address, size_t bytes, int action, const void* site) {
+// What a product reads must be known to who issues it, too; of a copy's source `check_range` asks that.
+void must_be_fenced(uintptr_t address, size_t bytes, int action, bool must_be_known, const void* site) {
     for (uintptr_t at = address; at < address + bytes; at += 4) {
         Found f = found_quickly(current, at, 4);
         if (!f.region || !f.region->cells) continue;
         const Cell& c = f.region->cells[(at - f.low) / f.region->grain];
         uint64_t mark = c.mark[Cell::WRITER];
-        if (!mark || c.pc[Cell::WRITER] & BY_COPY || run->intervals[interval_of(mark)].block != here().linear) continue;
-        bool race = interval_of(mark) == here().interval && !is_ordered_before(mark, current);
-        if (race || is_fenced(mark)) continue;
-        laptop_error e = make_error("race", "no proxy fence", site, action);
+        if (!mark || run->intervals[interval_of(mark)].block != here().linear) continue;
+        bool race = interval_of(mark) == here().interval && thread_of(mark) != current->index &&
+                    !is_ordered_before(mark, current);
+        if (race ? !must_be_known : c.pc[Cell::WRITER] & BY_COPY || is_fenced(mark)) continue;
+        laptop_error e = make_error("race", race ? "" : must_be_known ? "no proxy fence for a product" : "no proxy fence", site, action);
         e.memory = memory_at(here(), at, &e.offset);
         e.size = 4;
         e.other = party(&here().threads[thread_of(mark)], c.pc[Cell::WRITER], 1);
@@ -215,9 +216,9 @@ static void written_by_copy(uintptr_t address, size_t bytes) {
 }
 
 // ------------------------------------------------------------------ bulk copies
-static void no_longer_in_flight(Block& b, const Copy& c, bool source_only) {
+void no_longer_in_flight(Block& b, const void* name, bool source_only) {
     for (auto* all : {&b.in_flight, &b.in_flight_elsewhere}) {
-        auto gone = [&](const InFlight& f) { return f.barrier == c.name && (f.source || !source_only); };
+        auto gone = [&](const InFlight& f) { return f.barrier == name && (f.source || !source_only); };
         all->erase(std::remove_if(all->begin(), all->end(), gone), all->end());
     }
 }
@@ -226,7 +227,7 @@ static void land(Block& b, Copy& c) {
     c.hold();
     size_t at = 0;
     for (const Stretch& s : c.stretches) memcpy((void*)s.to, &c.held[at], s.bytes), at += s.bytes;
-    no_longer_in_flight(b, c, false);
+    no_longer_in_flight(b, c.name, false);
     auto found = of(b).barriers.find(c.barrier);
     if (found == of(b).barriers.end()) return;
     if (run->sanitizing && b.watched) release_for(c.barrier, (uint64_t)c.interval << 10 | c.thread, c.clock + 1);
@@ -234,7 +235,7 @@ static void land(Block& b, Copy& c) {
     perhaps_over(b, c.barrier, found->second);
 }
 
-static bool is_late() {
+bool is_late() {
     if (!is_checked() || run->launch->order == LAPTOP_REVERSE) return false;
     return run->launch->order == LAPTOP_FORWARD || drawn(2);
 }
@@ -244,7 +245,7 @@ struct Side { uintptr_t address; uint32_t bytes, rows; uint64_t step; };     // 
 static void check_side(const Side& s, int action, bool may_need_fence, const void* site) {
     for (uint32_t i = 0; i < s.rows; ++i) {
         uintptr_t row = s.address + i * s.step;
-        if (may_need_fence) must_be_fenced(row, s.bytes, action, site);
+        if (may_need_fence) must_be_fenced(row, s.bytes, action, false, site);
         check_range(row, s.bytes, action, site);
         if (action) written_by_copy(row, s.bytes);
     }
@@ -262,7 +263,7 @@ static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& e
     Thread* t = current;
     bool loads = c.barrier;
     c.thread = t->index, c.group = a.threads[t->index].group, c.interval = here().interval;
-    c.name = (const void*)--a.copied;
+    c.name = new_name();
     if (!is_checked()) return land(here(), c);
     for (const Side& s : elsewhere) check_side(s, !loads, false, site);
     check_side(in_shared, loads, true, site);
@@ -295,12 +296,6 @@ void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const 
 }
 
 // ------------------------------------------------------------------ copies by a tensor map
-// Where a byte of a tile goes: pieces of 16 bytes change places by bits 7 to 9 of their own address in shared memory.
-static uintptr_t swizzled(uintptr_t p, unsigned width) {
-    uint32_t at = shared_address((void*)p);
-    return p - at + (at ^ ((at >> 7 & (width / 16 - 1)) << 4));
-}
-
 static const TensorMap& map_at(const void* p, int rank, const void* site) {
     const TensorMap& m = *(const TensorMap*)p;
     if (!p || (uintptr_t)p % 64 || is_shared(p)) trap("a tensor map that is null, in shared memory, or not aligned to 64,", site);
@@ -345,8 +340,8 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
                 int64_t e = at[0] + (int64_t)(b / m.itemsize);
                 if ((e >= first && e < last) != there) end = b;
             }
-            uintptr_t tile = (uintptr_t)shared + r * row + byte;
-            if (m.swizzle) tile = swizzled(tile, m.swizzle);
+            uint32_t in_tile = shared_address(shared) + r * row + byte;
+            uintptr_t tile = (uintptr_t)shared + swizzled(in_tile, m.swizzle) - shared_address(shared);
             uintptr_t place = there ? (uintptr_t)line + element * m.itemsize : 0;
             if (barrier) c.stretches.push_back({tile, place, end - byte});
             else if (there) c.stretches.push_back({place, tile, end - byte});
@@ -379,7 +374,7 @@ void bulk_wait(uint32_t left, bool read) {
         bool mine = !c.barrier && c.thread == current->index && c.group + left < group;
         if (mine && read) {
             c.hold();
-            no_longer_in_flight(here(), c, true);
+            no_longer_in_flight(here(), c.name, true);
         }
         if (!mine || read) {
             ++i;

@@ -12,9 +12,7 @@ SOURCE = r"""
 #include <cooperative_groups/reduce.h>
 #include <cooperative_groups/scan.h>
 #include <cuda/barrier>
-#include <cudaTypedefs.h>
 namespace cg = cooperative_groups;
-namespace cde = cuda::device::experimental;
 
 __global__ void tiles(const float* x, float* sum, float* scan, float* next, int* votes) {
     __shared__ cg::block_tile_memory<256> scratch;
@@ -41,14 +39,12 @@ __global__ void turned_by_number(const float* x, float* y) {
     else asm volatile("bar.sync 2, 64;" ::: "memory");
     y[threadIdx.x] = s[threadIdx.x ^ 63];
 }
-__global__ void hopper(float* x, int reached, const CUtensorMap* map) {
-    __shared__ alignas(128) float tile[64];
+__global__ void hopper(float* x, int reached) {
     __shared__ cuda::barrier<cuda::thread_scope_block> bar;
     if (reached == 1) x[1] = cg::this_cluster().num_blocks();
-    if (reached == 2) cde::cp_async_bulk_tensor_2d_global_to_shared(tile, map, 0, 0, bar);
-    if (reached == 3) cuda::ptx::tcgen05_commit((uint64_t*)&bar);
-    if (reached == 4) cg::this_multi_grid().sync();
-    if (reached == 5) x[0] = *(float*)malloc(4);
+    if (reached == 2) cuda::ptx::tcgen05_commit((uint64_t*)&bar);
+    if (reached == 3) cg::this_multi_grid().sync();
+    if (reached == 4) x[0] = *(float*)malloc(4);
     x[threadIdx.x] = 1;
 }
 """
@@ -119,18 +115,17 @@ def test_a_part_of_the_block_waits_for_itself(mod, order):
     assert caught.value.kind == "deadlock" and caught.value.line in line_of(SOURCE, "// short")
 
 
-@pytest.mark.parametrize("reached, name", [*enumerate(("", "this_cluster",
-                                      "cp_async_bulk_tensor_2d_global_to_shared", "tcgen05_commit",
-                                      "this_multi_grid", "malloc"))])
+@pytest.mark.parametrize("reached, name", [*enumerate(("", "this_cluster", "tcgen05_commit", "this_multi_grid",
+                                                          "malloc"))])
 def test_what_is_not_known_is_an_error_where_it_is_reached(mod, reached, name):
     x = np.zeros(32, np.float32)
     if not reached:
-        mod.hopper[1, 32](x, 0, None)
+        mod.hopper[1, 32](x, 0)
         assert x.sum() == 32
         return
     for mode in (cuda.profile, cuda.sanitize):
         with pytest.raises(cuda.KernelError) as caught, mode():
-            mod.hopper[1, 32](x, reached, None)
+            mod.hopper[1, 32](x, reached)
         assert caught.value.kind == "not supported" and name in str(caught.value)
         assert name.split("_")[0].split(".")[0] in SOURCE.splitlines()[caught.value.line - 1]
 

@@ -1,0 +1,283 @@
+// wgmma: products of a warpgroup, ready for each of its threads when that has waited for them.
+//
+// A product is made as late as is legal, when the first thread waits for its group, of what is in shared memory then; with
+// the threads in reverse as soon as all have issued it. Until a thread's own wait its sums hold poison in a checked launch.
+#include <math.h>
+#include <string.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "runtime_asynchronous.h"
+#include "soft_float.h"
+
+namespace laptop {
+
+constexpr uint32_t GROUP = 128, ROWS = 64;
+constexpr uint32_t WIDTHS[] = {0, 128, 64, 32};          // bytes of a swizzle, by a descriptor's last two bits
+
+struct Tile {                    // where a thread has its sums, and what they are when its wait is over
+    std::vector<uint32_t*> at;
+    std::vector<uint32_t> is;
+    uint32_t products = 0;       // that add to it and were not waited for
+};
+struct Product {
+    Form form;
+    Factor a, b;
+    uint32_t registers[GROUP][4];
+    uint32_t tile[GROUP];        // of each thread
+    uint32_t group[GROUP];
+    bool adds[GROUP];
+    uint32_t issued = 0;
+    bool late, made = false;
+    const void *name, *site;
+};
+struct Issuing {                 // a thread of the group
+    uint32_t issued = 0, waited = 0, group = 0;
+    bool fenced = false;
+    std::vector<Tile> tiles;
+};
+struct Warpgroup {
+    std::deque<Product> products;
+    uint32_t gone = 0;           // from the front
+    Issuing threads[GROUP];
+};
+struct Products {
+    std::vector<Warpgroup> groups;
+};
+
+static Warpgroup& mine() {
+    auto& all = products_of(here());
+    if (!all) {
+        Busy busy;
+        all = std::make_shared<Products>();
+        all->groups.resize((run->n_threads + GROUP - 1) / GROUP);
+    }
+    return all->groups[current->index / GROUP];
+}
+
+[[noreturn]] static void misused(const char* reason, const void* site) { fail(make_error("product misuse", reason, site, 5)); }
+
+// ------------------------------------------------------------------ elements
+static double decoded(uint32_t bits, int exponent, int mantissa, bool has_infinity) {
+    int top = (1 << exponent) - 1, e = bits >> mantissa & top;
+    uint32_t m = bits & ((1u << mantissa) - 1);
+    double v = ldexp(e ? m + (1 << mantissa) : m, std::max(e, 1) - (top >> 1) - mantissa);
+    if (e == top && has_infinity) v = m ? NAN : INFINITY;
+    if (e == top && !has_infinity && m == (1u << mantissa) - 1) v = NAN;
+    return bits >> (exponent + mantissa) & 1 ? -v : v;
+}
+static uint32_t bytes_of(char type) { return type == 't' ? 4 : type == 'h' || type == 'b' ? 2 : 1; }
+static double element(char type, const void* p) {
+    uint32_t bits = 0;
+    memcpy(&bits, p, bytes_of(type));
+    switch (type) {
+        case 'h': return decoded(bits, 5, 10, true);
+        case 'b': return decoded(bits, 8, 7, true);
+        case 't': return decoded(bits >> 13, 8, 10, true);
+        case '4': return decoded(bits, 4, 3, false);
+        case '5': return decoded(bits, 5, 2, true);
+        case 's': return (int8_t)bits;
+        default: return (uint8_t)bits;
+    }
+}
+
+// Which address a descriptor means by its 18 bits: arrays lie further apart here than on a card.
+static uint32_t whole_address(uint32_t low) {
+    for (const SharedArray& array : run->shared) {
+        uint32_t further = (array.position + array.bytes - 1 - low) >> 18 << 18;
+        if (low < array.position + array.bytes && low + further >= array.position) return low + further;
+    }
+    return low;
+}
+
+// A factor in shared memory, as its descriptor lays it out: groups of 8 rows, `width` bytes wide (16: none is swizzled).
+struct Layout {
+    uint32_t start, leading, stride, swizzle, width, itemsize;
+    bool by_columns;
+
+    Layout(const Factor& f, char type) {
+        auto field = [&](int low) { return uint32_t(f.descriptor >> low & 0x3fff) << 4; };
+        start = whole_address(field(0)), leading = field(16), stride = field(32), swizzle = WIDTHS[f.descriptor >> 62];
+        width = swizzle ? swizzle : 16, itemsize = bytes_of(type), by_columns = f.by_columns;
+    }
+    // Where element (row along m or n, k) is. The address that is swizzled is the whole one, the start's low bits included.
+    uint32_t at(uint32_t row, uint32_t k) const {
+        uint32_t byte = (by_columns ? row : k) * itemsize, line = by_columns ? k : row, from = start;
+        uint32_t across = by_columns == !swizzle ? stride : leading, down = by_columns && !swizzle ? leading : stride;
+        if (swizzle && !by_columns) from += byte, byte = 0;      // the leading distance is not used
+        return swizzled(from + byte / width * across + byte % width + line / 8 * down + line % 8 * width, swizzle);
+    }
+};
+
+static std::vector<double> read(const Factor& f, char type, uint32_t rows) {
+    uint32_t depth = 32 / bytes_of(type);
+    std::vector<double> found(rows * depth);
+    Layout layout(f, type);
+    for (uint32_t row = 0; row < rows; ++row)
+        for (uint32_t k = 0; k < depth; ++k)
+            found[row * depth + k] = (f.negated ? -1 : 1) * element(type, shared_pointer(layout.at(row, k)));
+    return found;
+}
+
+static std::vector<double> read_registers(const Product& p) {
+    uint32_t each = 4 / bytes_of(p.form.a), depth = 8 * each;
+    std::vector<double> found(ROWS * depth);
+    for (uint32_t t = 0; t < GROUP; ++t)
+        for (uint32_t i = 0; i < 4 * each; ++i) {
+            uint32_t r = i / each, row = t / 32 * 16 + t % 32 / 4 + 8 * (r % 2);
+            uint32_t k = t % 4 * each + r / 2 * 4 * each + i % each;
+            double v = element(p.form.a, (const char*)&p.registers[t][r] + i % each * bytes_of(p.form.a));
+            found[row * depth + k] = p.a.negated ? -v : v;
+        }
+    return found;
+}
+
+// ------------------------------------------------------------------ products
+static void add(const Form& form, uint32_t& sum, int half, bool adds, double dot) {
+    if (form.d == 's') {
+        double whole = dot + (adds ? (int32_t)sum : 0);
+        if (form.saturates) whole = std::min(std::max(whole, -2147483648.0), 2147483647.0);
+        sum = (uint32_t)(int64_t)whole;
+    } else if (form.d == 'h') {
+        uint16_t made = narrow<binary16>(dot + (adds ? binary16::widen(uint16_t(sum >> 16 * half)) : 0));
+        memcpy((char*)&sum + 2 * half, &made, 2);
+    } else {
+        sum = bits_of(float(dot + (adds ? float_of(sum) : 0)));
+    }
+}
+
+static void make(Warpgroup& g, Product& p) {
+    if (p.made) return;
+    p.made = true;
+    std::vector<double> a = p.a.registers ? read_registers(p) : read(p.a, p.form.a, ROWS), b = read(p.b, p.form.b, p.form.n);
+    uint32_t depth = a.size() / ROWS, halves = p.form.d == 'h' ? 2 : 1;
+    for (uint32_t t = 0; t < GROUP; ++t) {
+        std::vector<uint32_t>& is = g.threads[t].tiles[p.tile[t]].is;
+        for (uint32_t i = 0; i < p.form.n / 2u; ++i) {
+            const double* row = &a[(t / 32 * 16 + t % 32 / 4 + 8 * (i / 2 % 2)) * depth];
+            const double* column = &b[(i / 4 * 8 + t % 4 * 2 + i % 2) * depth];
+            double dot = 0;
+            for (uint32_t k = 0; k < depth; ++k) dot += row[k] * column[k];
+            add(p.form, is[i / halves], i % 2, p.adds[t], dot);
+        }
+    }
+    no_longer_in_flight(here(), p.name, false);
+}
+
+// Its thread reads the rows of its own warp and all columns, of memory that nobody may write before the product is made.
+static void check_factor(const Product& p, const Factor& f, char type, uint32_t rows, uint32_t first) {
+    if (f.registers) return;
+    Layout layout(f, type);
+    Block& b = here();
+    uint32_t depth = 32 / bytes_of(type), piece = 16 / bytes_of(type);
+    uint32_t lines = f.by_columns ? depth : rows, across = (f.by_columns ? rows : depth) / piece;
+    std::vector<uint32_t> pieces;
+    for (uint32_t line = 0; line < lines; ++line)
+        for (uint32_t n = 0; n < across; ++n)
+            pieces.push_back(f.by_columns ? layout.at(first + n * piece, line) : layout.at(first + line, n * piece));
+    std::sort(pieces.begin(), pieces.end());
+    for (size_t i = 0, end; i < pieces.size(); i = end) {        // stretches of them
+        for (end = i + 1; end < pieces.size() && pieces[end] <= pieces[end - 1] + 16; ++end) {}
+        uintptr_t address = (uintptr_t)shared_pointer(pieces[i]);
+        uint32_t bytes = pieces[end - 1] + 16 - pieces[i];
+        for (const InFlight& other : b.in_flight) {
+            if (other.source || !other.meets(address, bytes)) continue;
+            laptop_error e = make_error("race", other.reason, p.site, 0);
+            e.memory = memory_at(b, std::max(address, other.address), &e.offset);
+            e.size = 16;
+            e.other = party(&b.threads[other.thread], other.pc, true);
+            e.has_other = 1;
+            fail(e);
+        }
+        if (!found_quickly(current, address, bytes).region) check_range(address, bytes, 0, p.site);
+        must_be_fenced(address, bytes, 0, true, p.site);
+        b.in_flight.push_back({address, bytes, current->index, 0, code_offset(p.site), p.name, "from product", true, 1, 0});
+    }
+}
+
+static uint32_t tile_of(Issuing& me, const Form& form, uint32_t* const* sums, const void* site) {
+    uint32_t count = form.n / (form.d == 'h' ? 4 : 2), found = 0;
+    while (found < me.tiles.size() && (me.tiles[found].at.size() != count || me.tiles[found].at[0] != sums[0])) ++found;
+    bool known = found < me.tiles.size();
+    if (!known) me.tiles.push_back({{sums, sums + count}, std::vector<uint32_t>(count), 0});
+    Tile& t = me.tiles[found];
+    if (!t.products++) {
+        bool untouched = known;
+        for (uint32_t i = 0; i < count; ++i) {
+            untouched = untouched && *sums[i] == t.is[i];
+            t.is[i] = *sums[i];
+        }
+        if (is_checked() && !untouched && !me.fenced) misused("no fence", site);
+        for (uint32_t i = 0; is_checked() && i < count; ++i) memset(sums[i], run->poison, 4);
+    }
+    return found;
+}
+
+void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool adds, const void* site) {
+    if (!current) return;
+    Warpgroup& g = mine();
+    Busy busy;
+    uint32_t t = current->index % GROUP;
+    Issuing& me = g.threads[t];
+    if (current->index / GROUP * GROUP + GROUP > run->n_threads) misused("no whole warpgroup", site);
+    uint32_t place = me.issued++ - g.gone;
+    if (place == g.products.size()) {
+        g.products.push_back({});
+        Product& made = g.products.back();
+        made.form = form, made.a = a, made.b = b, made.site = site, made.late = !is_checked() || is_late();
+        made.name = new_name();
+    }
+    Product& p = g.products[place];
+    if (memcmp(&p.form, &form, sizeof form) || p.a.descriptor != a.descriptor || p.b.descriptor != b.descriptor)
+        misused("not one product", site);
+    if (a.registers) memcpy(p.registers[t], a.registers, sizeof p.registers[t]);
+    p.tile[t] = tile_of(me, form, sums, site), p.group[t] = me.group, p.adds[t] = adds;
+    if (is_checked() && t % 32 == 0) {
+        unsettle();
+        check_factor(p, a, form.a, ROWS / 4, t / 32 * 16);
+        check_factor(p, b, form.b, form.n, 0);
+    }
+    if (++p.issued < GROUP) return;
+    if (!p.late && (!place || g.products[place - 1].made)) make(g, p);
+    for (Thread& other : here().threads) {
+        if (other.state == State::PHASE && other.awaited == &g) wake(&other);
+    }
+}
+
+void product_fence() {
+    if (current) mine().threads[current->index % GROUP].fenced = true;
+}
+
+void product_commit() {
+    if (current) ++mine().threads[current->index % GROUP].group;
+}
+
+void product_wait(uint32_t left, const void* site) {
+    if (!current) return;
+    Warpgroup& g = mine();
+    uint32_t t = current->index % GROUP;
+    Issuing& me = g.threads[t];
+    me.fenced = false;
+    for (; me.waited < me.issued; ++me.waited) {
+        auto next = [&]() -> Product& { return g.products[me.waited - g.gone]; };
+        if (next().group[t] + left >= me.group) break;
+        while (next().issued < GROUP) await_phase(&g, site);
+        Busy busy;
+        make(g, next());
+        Tile& tile = me.tiles[next().tile[t]];
+        if (--tile.products) continue;
+        uint32_t poison;
+        memset(&poison, run->poison, 4);
+        for (size_t i = 0; i < tile.at.size(); ++i) {
+            if (is_checked() && *tile.at[i] != poison) misused("sums touched", next().site);
+            *tile.at[i] = tile.is[i];
+        }
+    }
+    auto all_waited = [&] {
+        return std::all_of(g.threads, g.threads + GROUP, [&](const Issuing& i) { return i.waited > g.gone; });
+    };
+    Busy busy;
+    for (; !g.products.empty() && all_waited(); ++g.gone) g.products.pop_front();
+}
+}  // namespace laptop

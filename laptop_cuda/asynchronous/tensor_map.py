@@ -1,0 +1,50 @@
+"""A tensor map for a launch: what `cuTensorMapEncodeTiled` makes in a program, for an array of Python's.
+
+    x = cuda.tensor_map(a, box=(64, 32), swizzle=128)     # tiles of 64 rows and 32 columns
+    mod.kernel[grid, block](x, ...)                       # __global__ void kernel(const __grid_constant__ CUtensorMap x, ...)
+"""
+import struct
+
+from numpy.lib.stride_tricks import as_strided
+
+from ..arguments import ArgumentError, arrays
+from ..arguments.held import Held, held
+
+MADE, SIZE = 0x6D617054, 128         # as include/laptop_asynchronous.h has it
+MANUAL = "CUDA Driver API, cuTensorMapEncodeTiled"
+
+
+def _need(holds: bool, rule: str) -> None:
+    if not holds:
+        raise ArgumentError(f"tensor_map: {rule} ({MANUAL})")
+
+
+def tensor_map(array, box, *, swizzle: int = 0, steps=None, nan: bool = False) -> Held:
+    """The 128 bytes for an array of 1 to 5 dimensions. `box`: a tile's sizes, in the array's order of dimensions; `steps`:
+    take every so-manieth element; `swizzle`: 0, 32, 64 or 128 bytes; `nan`: what is read beyond the array is NaN, not 0."""
+    shape, rank, itemsize = tuple(array.shape), array.ndim, arrays.of(array).itemsize
+    box, steps = tuple(box), tuple(steps or (1,) * rank)
+    strides = [s * itemsize for s in array.stride()] if arrays.is_tensor(array) else list(array.strides)
+    address = arrays.address(array) or 0
+    _need(1 <= rank <= 5 and len(box) == len(steps) == rank,
+          f"array has {rank} dimensions, box {len(box)} and steps {len(steps)}; all have the same number, 1 to 5")
+    _need(all(0 < n <= 1 << 32 for n in shape), f"array: each dimension has 1 to 2^32 elements, not {shape}")
+    _need(address % 16 == 0, f"array: begins at a multiple of 16 bytes, not at {address:#x}")
+    _need(strides[-1] == itemsize and not any(s % 16 or not 0 < s < 1 << 40 for s in strides[:-1]),
+          "array: elements of the last dimension lie side by side, and the strides of the others are multiples of 16 bytes "
+          f"below 2^40, not {strides}")
+    _need(all(1 <= b <= 256 for b in box), f"box: 1 to 256 elements in each dimension, not {box}")
+    _need(all(1 <= s <= 8 for s in steps), f"steps: 1 to 8 in each dimension, not {steps}")
+    _need(box[-1] * itemsize % 16 == 0, f"box: rows of a multiple of 16 bytes, not of {box[-1]} x {itemsize}")
+    _need(swizzle in (0, 32, 64, 128), f"swizzle: 0, 32, 64 or 128 bytes, not {swizzle}")
+    _need(not swizzle or box[-1] * itemsize <= swizzle,
+          f"box: a row has at most the {swizzle} bytes of the swizzle, not {box[-1] * itemsize}")
+
+    def inner_first(numbers):
+        return (*reversed(tuple(numbers)), *(0,) * (5 - rank))
+
+    raw = struct.pack("=I4BQ5Q5Q5H5B", MADE, rank, itemsize, swizzle, nan, address, *inner_first(shape), *inner_first(strides),
+                      *inner_first(box), *inner_first((*steps[:-1], 1)))
+    span = (1 + sum((n - 1) * s // itemsize for n, s in zip(shape, strides)),)
+    of_memory = array.as_strided(span, (1,)) if arrays.is_tensor(array) else as_strided(array, span, (itemsize,))
+    return held(raw.ljust(SIZE, b"\0"), [of_memory])         # gaps between rows included

@@ -1,0 +1,180 @@
+"""Tensor maps and the copies that follow them, against tiles cut by NumPy: edges, swizzles, one to five dimensions; a map made
+in a program; what the driver refuses."""
+import numpy as np
+import pytest
+
+import laptop_cuda as cuda
+from engine_kit import ORDERS, mod, ramp  # noqa: F401
+from laptop_cuda.programs import run
+
+SOURCE = r"""
+#include <cuda/barrier>
+#include <cuda/ptx>
+#include <cudaTypedefs.h>
+namespace ptx = cuda::ptx;
+namespace cde = cuda::device::experimental;
+
+// A tile as the threads find it in shared memory, and each number plus one back to another tensor.
+__global__ void moved(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, float* seen, int x,
+                      int y, int bytes, int fault) {
+    __shared__ alignas(1024) float tile[512];
+    __shared__ cuda::barrier<cuda::thread_scope_block> bar;
+    if (threadIdx.x == 0) init(&bar, blockDim.x);
+    __syncthreads();
+    uint64_t token;
+    if (threadIdx.x == 0) {
+        cde::cp_async_bulk_tensor_2d_global_to_shared(tile, &from, x, y, bar);
+        token = cuda::device::barrier_arrive_tx(bar, 1, fault == 3 ? bytes - 16 : bytes);
+    } else {
+        token = bar.arrive();
+    }
+    if (fault != 1) bar.wait(std::move(token));
+    for (int i = threadIdx.x; 4 * i < bytes; i += blockDim.x) seen[i] = tile[i];
+    for (int i = threadIdx.x; 4 * i < bytes; i += blockDim.x) tile[i] += 1;
+    if (fault != 2) cde::fence_proxy_async_shared_cta();
+    __syncthreads();
+    if (threadIdx.x) return;
+    int at[] = {max(x, 0), max(y, 0)};
+    ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &to, at, tile);
+    ptx::cp_async_bulk_commit_group();
+    ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
+}
+template <int N> __global__ void cut(const __grid_constant__ CUtensorMap from, float* seen, int at, int bytes) {
+    extern __shared__ __align__(128) float tile[];
+    __shared__ uint64_t bar;
+    unsigned b = __cvta_generic_to_shared(&bar), to = __cvta_generic_to_shared(tile);
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(b));
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(b), "r"(bytes));
+        if constexpr (N == 1)
+            asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3}], [%2];"
+                         :: "r"(to), "l"(&from), "r"(b), "r"(at) : "memory");
+        if constexpr (N == 3)
+            asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                         "[%0], [%1, {%3, %3, %3}], [%2];" :: "r"(to), "l"(&from), "r"(b), "r"(at) : "memory");
+        if constexpr (N == 5)
+            asm volatile("cp.async.bulk.tensor.5d.shared::cta.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                         "[%0], [%1, {%3, %3, %3, %3, %3}], [%2], %4;"
+                         :: "r"(to), "l"(&from), "r"(b), "r"(at), "l"(0ull) : "memory");
+    }
+    __syncthreads();
+    asm volatile("{\n.reg .pred p;\nW: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;\n@!p bra W;\n}" :: "r"(b));
+    for (int i = threadIdx.x; 4 * i < bytes; i += blockDim.x) seen[i] = tile[i];
+}
+"""
+# as the manual draws it: which 16 bytes of a row each piece of a tile's row r goes to
+MOVES = {0: lambda piece, r: piece, 32: lambda piece, r: piece ^ r // 4 % 2, 64: lambda piece, r: piece ^ r // 2 % 4,
+         128: lambda piece, r: piece ^ r % 8}
+
+
+def tile_of(a, box, at, steps=None, beyond=0):
+    """The box at these coordinates, innermost first, as it lies in an array of Python's."""
+    steps = steps or (1,) * a.ndim
+    places = [start + step * np.arange(-(-n // step)) for n, start, step in zip(box, reversed(at), (*steps[:-1], 1))]
+    inside = np.meshgrid(*((p >= 0) & (p < n) for p, n in zip(places, a.shape)), indexing="ij")
+    found = a[np.ix_(*(p.clip(0, n - 1) for p, n in zip(places, a.shape)))]
+    return np.where(np.logical_and.reduce(inside), found, beyond)
+
+
+def moved(mod, swizzle, x=0, y=0, fault=0):
+    width = swizzle // 4 or 32
+    a, b, seen = ramp(20 * 44).reshape(20, 44)[:, :40], np.full((20, 44), -1, np.float32), np.zeros(512, np.float32)
+    maps = [cuda.tensor_map(array, (16, width), swizzle=swizzle) for array in (a, b[:, :40])]
+    mod.moved[1, 64](*maps, seen, x, y, 64 * width, fault)
+    return a, b, seen[: 16 * width].reshape(16, width)
+
+
+@pytest.mark.parametrize("swizzle", MOVES)
+def test_a_tile_comes_swizzled_and_goes_back(mod, swizzle):
+    for x, y in ((0, 0), (20, 9), (-5, -3), (39, 19), (40, 0)):
+        for how in (None, *(order.values[0] for order in ORDERS)):
+            if how is None:
+                a, b, seen = moved(mod, swizzle, x, y)
+            else:
+                with cuda.sanitize(**how):
+                    a, b, seen = moved(mod, swizzle, x, y)
+            pieces = seen.reshape(16, -1, 4)
+            order = np.array([[MOVES[swizzle](p, r) for p in range(pieces.shape[1])] for r in range(16)])
+            tile = tile_of(a, seen.shape, (x, y))
+            assert (np.take_along_axis(pieces, order[..., None], 1).reshape(tile.shape) == tile).all(), how
+            kept = np.full_like(b, -1)
+            into = kept[max(y, 0):, max(x, 0):40]
+            into[:] = -1
+            rows, columns = min(16, into.shape[0]), min(seen.shape[1], into.shape[1])
+            into[:rows, :columns] = tile[:rows, :columns] + 1
+            assert (b == kept).all(), how
+
+
+@pytest.mark.parametrize("rank, steps, nan", [(1, None, False), (3, (1, 2, 5), True), (5, (3, 1, 2, 1, 1), False)])
+def test_one_to_five_dimensions(mod, rank, steps, nan):
+    shape, box = ((50,), (40,)) if rank == 1 else ((3, 4, 12), (2, 3, 8)) if rank == 3 else ((4, 2, 3, 3, 8), (4, 2, 3, 2, 4))
+    a = ramp(int(np.prod(shape))).reshape(shape)
+    tile = tile_of(a, box, (1,) * rank, steps, np.nan if nan else 0)
+    for mode in (cuda.profile, cuda.sanitize):
+        seen = np.zeros(tile.shape, np.float32)
+        with mode():
+            mod.cut[f"{rank}"][1, 32, tile.nbytes](cuda.tensor_map(a, box, steps=steps, nan=nan), seen, 1, tile.nbytes)
+        assert np.array_equal(seen, tile, equal_nan=True)
+
+
+@pytest.mark.parametrize("fault, kind, words, text", [
+    (1, "race", "while a bulk copy into it is under way", "seen[i]"),
+    (2, "race", "no fence.proxy.async", "ptx::cp_async_bulk_tensor("),
+    (3, "deadlock", "does not end", "")])
+def test_a_forgotten_wait_fence_or_byte_is_an_error_with_its_line(mod, fault, kind, words, text):
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        moved(mod, 128, fault=fault)
+    assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
+    assert text in SOURCE.splitlines()[caught.value.line - 1]
+
+
+A = np.zeros((4, 8), np.float32)
+
+
+@pytest.mark.parametrize("array, box, more, said", [
+    (A, (4, 320), {}, "box: 1 to 256"), (A, (4, 2), {}, "box: rows of a multiple of 16 bytes"), (A, (4,), {}, "box 1 and"),
+    (A, (4, 8), {"steps": (1, 9)}, "steps: 1 to 8"), (A, (4, 16), {"swizzle": 32}, "at most the 32 bytes"),
+    (A, (4, 8), {"swizzle": 16}, "swizzle: 0, 32"), (A[:, :6].copy(), (4, 4), {}, "strides"), (A[:, 1:], (4, 4), {}, "begins"),
+    (A[:, ::2], (4, 4), {}, "side by side"), (A[:0], (4, 4), {}, "each dimension has 1")])
+def test_what_the_driver_refuses(array, box, more, said):
+    with pytest.raises(cuda.ArgumentError, match=said):
+        cuda.tensor_map(array, box, **more)
+
+
+def test_an_array_in_place_of_its_map(mod):
+    with pytest.raises(cuda.ArgumentError, match=r"from. \(CUtensorMap\) needs .laptop_cuda.tensor_map\(x, box=...\)., got"):
+        mod.moved[1, 64](A, A, A, 0, 0, 0, 0)
+
+
+PROGRAM = SOURCE + r"""
+#include <cstdio>
+int main() {
+    PFN_cuTensorMapEncodeTiled encode;
+    cudaDriverEntryPointQueryResult found;
+    cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", (void**)&encode, cudaEnableDefault, &found);
+    float *a, *seen;
+    cudaMallocManaged(&a, 3200);
+    cudaMallocManaged(&seen, 2048);
+    for (int i = 0; i < 800; ++i) a[i] = i;
+    CUtensorMap map;
+    cuuint64_t sizes[] = {40, 20}, strides[] = {160};
+    cuuint32_t box[] = {32, 16}, steps[] = {1, 1};
+    auto made = [&] {
+        return (int)encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, a, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                           CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    };
+    int right = made();
+    moved<<<1, 64>>>(map, map, seen, 8, 4, 2048, 0);
+    cudaDeviceSynchronize();
+    printf("%d: %g %g %g\n", right, seen[0], seen[36], a[4 * 40 + 8]);
+    box[0] = 320;
+    right = made();
+    box[0] = 32, strides[0] = 180;
+    printf("%d %d\n", right, made());
+}
+"""
+
+
+def test_a_program_makes_its_map_by_the_driver(tmp_path):
+    (tmp_path / "map.cu").write_text(PROGRAM)
+    assert run(tmp_path / "map.cu").stdout == "0: 168 208 169\n1 1\n"
