@@ -18,13 +18,14 @@ MISUSES = {
                     "A state is good for its own phase and while the next one lasts: take it from this turn's arrive."),
     "too many bytes": ("makes {barrier} expect, or count, more than 1,048,575 bytes in one phase.", ""),
 }
+TOO_EARLY = ("From wgmma.mma_async until wgmma.wait_group they are the product's; usual cause: a wait that leaves its group under "
+             "way, or no wgmma.commit_group.")
 # of a product of a warpgroup: what is wrong with it, and why that usually is
 PRODUCTS = {
     "no fence": ("issues a product whose sums were written since the last one, with no wgmma.fence in between.",
                  "wgmma.fence stands before the first product, and again where sums (or A's registers) were changed."),
-    "sums touched": ("changes the sums of this product before its wait.",
-                     "From wgmma.mma_async until wgmma.wait_group they belong to the product: usual cause: a wait that leaves "
-                     "its group under way, or no wgmma.commit_group after it."),
+    "sums read": ("reads a sum of a product that it has not waited for.", TOO_EARLY),
+    "sums written": ("writes a sum of a product that it has not waited for.", TOO_EARLY),
     "not one product": ("has threads of one warpgroup that issue different products in its place.",
                         "Its four warps issue every wgmma.mma_async together, with the same descriptors."),
     "no whole warpgroup": ("issues a product in threads that are no whole warpgroup: 128 of them, from a multiple of 128 on.",

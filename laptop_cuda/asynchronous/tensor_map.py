@@ -30,7 +30,7 @@ def tensor_map(array, box, *, swizzle: int = 0, steps=None, nan: bool = False) -
           f"array has {rank} dimensions, box {len(box)} and steps {len(steps)}; all have the same number, 1 to 5")
     _need(all(0 < n <= 1 << 32 for n in shape), f"array: each dimension has 1 to 2^32 elements, not {shape}")
     _need(address % 16 == 0, f"array: begins at a multiple of 16 bytes, not at {address:#x}")
-    _need(strides[-1] == itemsize and not any(s % 16 or not 0 < s < 1 << 40 for s in strides[:-1]),
+    _need(strides[-1] == itemsize and not any(s % 16 or not 0 <= s < 1 << 40 for s in strides[:-1]),
           "array: elements of the last dimension lie side by side, and the strides of the others are multiples of 16 bytes "
           f"below 2^40, not {strides}")
     _need(all(1 <= b <= 256 for b in box), f"box: 1 to 256 elements in each dimension, not {box}")

@@ -132,6 +132,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     uint32_t furthest = 0;       // of the steps in the kernel's own body
     uint32_t spins = 0;
     bool carry = false;          // of inline PTX
+    bool owes = false;           // its own variables to products under way
     uintptr_t converging_at = 0;
     unsigned converged = 0;      // answer of converged_lanes
     uint32_t async_group = 0;
@@ -393,6 +394,7 @@ struct Seams {
     bool (*run_awaited)(Block&);                 // false: none of its threads waits for children
     bool (*deliver)(Block&, bool at_its_end);    // nobody can go on: false if no copy changes that
     std::string (*awaited)(const Block&);        // by threads that wait for a phase
+    void (*touched_own)(uintptr_t address, int action, const void* pc);      // a variable of a thread that owes some
     void (*touched_by_host)(uintptr_t address, size_t size, int action, const void* pc);
     void (*host_prints)(const char* format, const char* const* strings, size_t n, const void* site);
 };

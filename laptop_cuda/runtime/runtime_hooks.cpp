@@ -59,7 +59,10 @@ static const void* site_of(const Thread* t, const void* pc) {
 static inline __attribute__((always_inline)) Region* checked(Thread* t, uintptr_t address, size_t size, int action,
                                                              bool is_volatile, const void*& pc) {
     if (pending) resolve_pending();
-    if (address - (uintptr_t)t->stack.low < STACK_BYTES) return nullptr;
+    if (address - (uintptr_t)t->stack.low < STACK_BYTES) {
+        if (t->owes) seams.touched_own(address, action, pc);
+        return nullptr;
+    }
     if (run->by_code && t->depth <= 1) return nullptr;   // the launch itself, which reads the host's variables
     if (!run->copiers.empty() && !(pc = site_of(t, pc))) return nullptr;
     Found f = found_quickly(t, address, size);

@@ -37,7 +37,7 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType typ
     for (uint32_t i = 0; i < rank; ++i) {
         uint64_t stride = i ? strides[i - 1] : made.itemsize;
         bool wrong = !sizes[i] || sizes[i] > 1ull << 32 || !box[i] || box[i] > 256 || !steps[i] || steps[i] > 8;
-        if (wrong || (i && (stride % 16 || !stride || stride >= 1ull << 40))) return CUDA_ERROR_INVALID_VALUE;
+        if (wrong || (i && (stride % 16 || stride >= 1ull << 40))) return CUDA_ERROR_INVALID_VALUE;
         made.sizes[i] = sizes[i], made.strides[i] = stride, made.box[i] = (uint16_t)box[i];
         made.steps[i] = i ? (uint8_t)steps[i] : 1;       // the innermost one's is not looked at
     }

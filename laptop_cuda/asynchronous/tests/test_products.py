@@ -1,0 +1,218 @@
+"""wgmma against NumPy in every layout and type, and a pipeline of products whose waits, fences and arrivals are taken away
+one by one."""
+import itertools
+
+import numpy as np
+import pytest
+
+import laptop_cuda as cuda
+from engine_kit import ORDERS, compiled
+
+DEPTH, BYTES = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "s8": 32, "u8": 32}, {"f16": 2, "bf16": 2, "tf32": 4}
+HEAD = r"""
+#include <cuda.h>
+#include <cuda/ptx>
+#include <cuda_fp16.h>
+namespace ptx = cuda::ptx;
+__device__ unsigned in_shared(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+__device__ uint64_t described(const void* p, int leading, int stride, uint64_t mode) {
+    return (in_shared(p) & 0x3ffff) >> 4 | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32 | mode << 62;
+}
+__device__ void fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> __device__ void wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
+"""
+
+
+def function(n, d, a, b, more="", from_registers=False, satfinite=""):
+    """multiply(sums, a, b, adds): one wgmma."""
+    count, kind = n // (4 if d == "f16" else 2), "f" if d == "f32" else "r"
+    first = "{%s}" % ", ".join(f"%{count + i}" for i in range(4)) if from_registers else f"%{count}"
+    at = count + (4 if from_registers else 1)
+    inputs = '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])' if from_registers else '"l"(a)'
+    outputs = ", ".join(f'"+{kind}"(d[{i}])' for i in range(count))
+    return (f"__device__ void multiply({'float' if kind == 'f' else 'uint32_t'} (&d)[{count}], "
+            f"{'const uint32_t (&a)[4]' if from_registers else 'uint64_t a'}, uint64_t b, int adds) {{\n"
+            f'    asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{at + 1}, 0; wgmma.mma_async.sync.aligned.m64n{n}k{DEPTH[a]}'
+            f'.{d}.{a}.{b}{satfinite} {{{", ".join(f"%{i}" for i in range(count))}}}, {first}, %{at}, p{more}; }}"\n'
+            f'                 : {outputs} : {inputs}, "l"(b), "r"(adds));\n}}\n')
+
+
+PIPELINE = HEAD + function(64, "f32", "f16", "f16", ", 1, 1, 0, 0") + r"""
+__device__ void arrived(uint64_t* bar, int parity) { while (!ptx::mbarrier_try_wait_parity(bar, parity)) {} }
+
+// One warp orders tiles into a ring of two, a warpgroup multiplies them.
+__global__ void pipeline(const __grid_constant__ CUtensorMap A, const __grid_constant__ CUtensorMap B, float* out, int n,
+                         int fault) {
+    __shared__ alignas(1024) half a[2][64 * 64], b[2][64 * 64];
+    __shared__ uint64_t full[2], empty[2];
+    int t = threadIdx.x;
+    for (int s = 0; t == 0 && s < 2; ++s) ptx::mbarrier_init(full + s, 1), ptx::mbarrier_init(empty + s, 1);
+    __syncthreads();
+    for (int i = 0; t == 128 && i < n; ++i) {
+        if (i > 1 && fault != 1) arrived(&empty[i % 2], i / 2 - 1 & 1);
+        ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &full[i % 2], 16384);
+        int at[] = {64 * i, 0};
+        ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, a[i % 2], &A, at, &full[i % 2]);
+        ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, b[i % 2], &B, at, &full[i % 2]);
+    }
+    if (t >= 128) return;
+    float d[32];
+    for (int i = 0; i < n; ++i) {
+        if (fault != 2) arrived(&full[i % 2], i / 2 & 1);
+        if (fault == 3) a[i % 2][t] = a[i % 2][t];                       // a store that the products read
+        if (fault == 3) __syncwarp();
+        if (i == 2 && (fault == 4 || fault == 10)) d[5] *= 2;            // sums scaled
+        if (i == 0 ? fault != 5 : fault != 4) fence();
+        for (int k = 0; k < 64; k += 16)
+            multiply(d, described(a[i % 2] + k, 16, 1024, 1), described(b[i % 2] + k, 16, 1024, 1), i + k > 0);
+        if (fault != 6) commit();
+        if (fault == 9) d[7] = 0;
+        if (fault == 7) wait<1>();
+        else if (fault != 8) wait<0>();
+        if (t == 0) ptx::mbarrier_arrive(&empty[i % 2]);
+    }
+    int row = t / 32 * 16 + t % 32 / 4, column = t % 4 * 2;
+    for (int i = 0; i < 32; ++i)
+        out[(row + i / 2 % 2 * 8) * 64 + column + i / 4 * 8 + i % 2] = d[i];
+}
+"""
+# what is taken away, the tiles, and the error
+WRONG = [(1, 5, "barrier misuse", "no wait before the next turn's", "expect_tx"), (2, 5, "race", "may still read", "a[i % 2], &A"),
+         (3, 5, "race", "by an ordinary store", "asm volatile"), (4, 5, "product misuse", "no wgmma.fence", "asm volatile"),
+         (5, 5, "product misuse", "no wgmma.fence", "asm volatile"), (6, 5, "race", "may still read", "a[i % 2], &A"),
+         (6, 2, "product misuse", "reads a sum", "= d[i]"), (7, 2, "product misuse", "reads a sum", "= d[i]"),
+         (8, 2, "product misuse", "reads a sum", "= d[i]"), (9, 2, "product misuse", "writes a sum", "d[7] = 0")]
+
+
+def multiplied(fault=0, tiles=5):
+    mod = compiled(PIPELINE)
+    random = np.random.default_rng(1)
+    a, b = (random.integers(-4, 5, (64, 320)).astype(np.float16) for _ in "ab")
+    out = np.zeros((64, 64), np.float32)
+    mod.pipeline[1, 160](*(cuda.tensor_map(x, (64, 64), swizzle=128) for x in (a, b)), out, tiles, fault)
+    return out, a.astype(float) @ b.astype(float).T
+
+
+def test_a_pipeline_is_right_and_clean_in_every_order():
+    for how in (None, *(order.values[0] for order in ORDERS)):
+        if how is None:
+            out, right = multiplied()
+        else:
+            with cuda.sanitize(**how):
+                out, right = multiplied()
+        assert (out == right).all(), how
+
+
+def test_sums_may_be_scaled_between_two_fences():
+    with cuda.sanitize():
+        multiplied(10)
+
+
+@pytest.mark.parametrize("fault, tiles, kind, words, text", WRONG)
+def test_what_is_taken_away_is_an_error_with_its_line(fault, tiles, kind, words, text):
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        multiplied(fault, tiles)
+    assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
+    assert text in PIPELINE.splitlines()[caught.value.line - 1], str(caught.value)
+
+
+# values of each type with their bits
+BITS = {"f16": {v: int(np.float16(v).view(np.uint16)) for v in (0, 1, -2, 0.5, 3, 2**-24)},
+        "bf16": {v: int(np.float32(v).view(np.uint32)) >> 16 for v in (0, 1, -2, 0.5, 3)},
+        "tf32": {v: int(np.float32(v).view(np.uint32)) | 0xfff for v in (1, -2, 0.5, 3)},
+        "e4m3": {0: 0, 1: 0x38, -2: 0xc0, 1.5: 0x3c, 448: 0x7e, 2**-9: 1}, "e5m2": {0: 0, 1: 0x3c, -2: 0xc0, 1.5: 0x3e, 2**-16: 1},
+        "s8": {0: 0, 1: 1, -128: 0x80, 127: 0x7f}, "u8": {0: 0, 1: 1, 255: 0xff}}
+DEPTH["e5m2"] = 32
+
+
+def offset(row, k, itemsize, width, by_columns):
+    """As the manual's canonical layouts have it, and the distances that they leave open."""
+    byte, line = (row * itemsize, k) if by_columns else (k * itemsize, row)
+    if not width and by_columns:
+        return byte // 16 * 256 + byte % 16 + line // 8 * 128 + line % 8 * 16
+    if not width:
+        return line // 8 * 256 + byte // 16 * 128 + line % 8 * 16 + byte % 16
+    at = byte // width * 16 * width + byte % width + line // 8 * 8 * width + line % 8 * width
+    return at ^ (at >> 7) % (width // 16) * 16
+
+
+def image(bits, itemsize, width, by_columns):
+    made = np.zeros(16384, np.uint8)
+    for (row, k), number in np.ndenumerate(bits):
+        at = offset(row, k, itemsize, width, by_columns)
+        made[at:at + itemsize] = np.frombuffer(int(number).to_bytes(4, "little"), np.uint8)[:itemsize]
+    return made.view(np.uint32)
+
+
+ONCE = r"""
+__global__ void once(const uint32_t* image_a, const uint32_t* image_b, const uint32_t* registers, uint32_t* out, int leading_a,
+                     int stride_a, int leading_b, int stride_b, int mode, int adds) {
+    extern __shared__ __align__(1024) uint32_t tile[];
+    for (int i = threadIdx.x; i < 4096; i += 128) tile[i] = image_a[i], tile[4096 + i] = image_b[i];
+    ptx::fence_proxy_async(ptx::space_shared);
+    __syncthreads();
+    SUM d[COUNT];
+    for (SUM& x : d) x = ONE;
+    uint32_t held[4];
+    for (int i = 0; i < 4; ++i) held[i] = registers[4 * threadIdx.x + i];
+    fence();
+    multiply(d, A, described(tile + 4096, leading_b, stride_b, mode), adds);
+    commit();
+    wait<0>();
+    memcpy(out + COUNT * threadIdx.x, d, 4 * COUNT);
+}
+"""
+FORMS = [(n, "f32", "f16", "f16", width, (ta, tb), {}) for n, width, ta, tb in
+         itertools.product((24,), (0, 32, 64, 128), (0, 1), (0, 1))]
+FORMS += [(8, "f32", "bf16", "bf16", 128, (0, 0), {"negated": (-1, 1)}), (256, "f16", "f16", "f16", 64, (0, 0), {}),
+          (16, "f32", "tf32", "tf32", 128, (), {}), (24, "f32", "e4m3", "e5m2", 32, (), {}), (16, "f16", "e5m2", "e4m3", 0, (), {}),
+          (48, "s32", "s8", "u8", 128, (), {}), (8, "s32", "u8", "u8", 0, (), {"satfinite": ".satfinite"}),
+          (16, "f32", "f16", "f16", 128, (1,), {"from_registers": True}), (16, "f32", "tf32", "tf32", 32, (), {"from_registers": True}),
+          (32, "s32", "s8", "s8", 64, (), {"from_registers": True}), (16, "f32", "f16", "f16", 0, (0, 0), {"adds": 0})]
+
+
+def kernel(number):
+    n, d, a, b, _, turned, more = FORMS[number]
+    in_registers = more.get("from_registers", False)
+    immediates = "".join(f", {v}" for v in ((*more.get("negated", (1, 1)), *turned) if d != "s32" else ()))
+    one = {"f32": "1", "f16": "0x3c003c00", "s32": "2147483000"}[d]
+    text = function(n, d, a, b, immediates, in_registers, more.get("satfinite", "")) + (
+        ONCE.replace("COUNT", str(n // (4 if d == "f16" else 2))).replace("SUM", "float" if d == "f32" else "uint32_t")
+        .replace("A, desc", "held, desc" if in_registers else "described(tile, leading_a, stride_a, mode), desc"))
+    return text.replace("ONE", one).replace("multiply(", f"multiply{number}(").replace("once(", f"once{number}(")
+
+
+@pytest.mark.parametrize("number", range(len(FORMS)), ids=lambda n: "-".join(map(str, FORMS[n][:6])))
+def test_a_product_in_every_layout_and_type(number):
+    n, d, a, b, width, turned, more = FORMS[number]
+    in_registers, negated, adds = more.get("from_registers", False), more.get("negated", (1, 1)), more.get("adds", 1)
+    source = HEAD + "".join(map(kernel, range(len(FORMS))))
+    random, depth, itemsize = np.random.default_rng(n), DEPTH[a], BYTES.get(a, 1)
+    values, images = [], []
+    by_columns = ((0,) * in_registers + turned + (0, 0))[:2]
+    for type_, rows, turn in ((a, 64, by_columns[0]), (b, n, by_columns[1])):
+        known = BITS[type_]
+        drawn = random.choice(list(known), (rows, depth))
+        values.append(drawn.astype(float))
+        bits = np.vectorize(lambda v: known[v])(drawn)
+        images.append(image(bits, itemsize, width, turn))
+        if type_ is a and rows == 64:
+            each = 4 // itemsize
+            t, r, j = np.ogrid[:128, :4, :each]
+            places = bits[t // 32 * 16 + t % 32 // 4 + 8 * (r % 2), t % 4 * each + r // 2 * 4 * each + j].astype(np.uint32)
+            registers = np.bitwise_or.reduce(places << (8 * itemsize * np.arange(each, dtype=np.uint32)), 2).astype(np.uint32)
+    distances = (16 * width, 8 * width) if width else (128, 256)
+    count = n // (4 if d == "f16" else 2)
+    out = np.zeros((128, count), np.uint32)
+    with cuda.sanitize():
+        getattr(compiled(source), f"once{number}")[1, 128, 32768](*images, registers, out, *distances, *distances,
+            {0: 0, 128: 1, 64: 2, 32: 3}[width], adds)
+    halves = 2 if d == "f16" else 1
+    found = out.view(np.float16 if d == "f16" else np.float32 if d == "f32" else np.int32)
+    t, i = np.ogrid[:128, :count * halves]
+    right = (negated[0] * values[0]) @ (negated[1] * values[1]).T + adds * {"f32": 1, "f16": 1, "s32": 2147483000}[d]
+    if d == "s32":
+        right = right.clip(-2**31, 2**31 - 1) if more.get("satfinite") else (right + 2**31) % 2**32 - 2**31
+    right = right[t // 32 * 16 + t % 32 // 4 + 8 * (i // 2 % 2), i // 4 * 8 + t % 4 * 2 + i % 2]
+    assert np.allclose(found, right, *((2**-10, 2**-7) if d == "f16" else (1e-7, 0)))
