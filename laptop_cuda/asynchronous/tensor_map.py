@@ -46,5 +46,5 @@ def tensor_map(array, box, *, swizzle: int = 0, steps=None, nan: bool = False) -
     raw = struct.pack("=I4BQ5Q5Q5H5B", MADE, rank, itemsize, swizzle, nan, address, *inner_first(shape), *inner_first(strides),
                       *inner_first(box), *inner_first((*steps[:-1], 1)))
     span = (1 + sum((n - 1) * s // itemsize for n, s in zip(shape, strides)),)
-    of_memory = array.as_strided(span, (1,)) if arrays.is_tensor(array) else as_strided(array, span, (itemsize,))
-    return held(raw.ljust(SIZE, b"\0"), [of_memory])         # gaps between rows included
+    whole = array.as_strided(span, (1,)) if arrays.is_tensor(array) else as_strided(array, span, (itemsize,))
+    return held(raw.ljust(SIZE, b"\0"), [whole])             # gaps between rows included

@@ -129,7 +129,7 @@ __global__ void arithmetic(const int* x, const float* f, int* y, float* g) {
     g[64 + i] = __half2float(__ushort_as_half(low));
 }
 __global__ void newer(float* x, int reached) {
-    if (reached) asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    if (reached) asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
     asm volatile("" ::: "memory");
     x[threadIdx.x] = 1;
 }
@@ -247,8 +247,8 @@ def test_an_unknown_instruction_is_an_error_where_it_is_reached(mod):
     for mode in (cuda.profile, cuda.sanitize):
         with pytest.raises(cuda.KernelError) as caught, mode():
             mod.newer[1, 32](x, 1)
-        assert caught.value.kind == "not supported" and "wgmma.fence.sync.aligned" in str(caught.value)
-        assert "wgmma" in SOURCE.splitlines()[caught.value.line - 1]
+        assert caught.value.kind == "not supported" and "tcgen05.wait" in str(caught.value)
+        assert "tcgen05" in SOURCE.splitlines()[caught.value.line - 1]
 
 
 def test_a_copy_that_is_used_before_its_wait(mod):

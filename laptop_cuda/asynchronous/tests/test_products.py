@@ -200,8 +200,8 @@ def test_a_product_in_every_layout_and_type(number):
         if type_ is a and rows == 64:
             each = 4 // itemsize
             t, r, j = np.ogrid[:128, :4, :each]
-            places = bits[t // 32 * 16 + t % 32 // 4 + 8 * (r % 2), t % 4 * each + r // 2 * 4 * each + j].astype(np.uint32)
-            registers = np.bitwise_or.reduce(places << (8 * itemsize * np.arange(each, dtype=np.uint32)), 2).astype(np.uint32)
+            parts = bits[t // 32 * 16 + t % 32 // 4 + 8 * (r % 2), t % 4 * each + r // 2 * 4 * each + j]
+            registers = (parts << 8 * itemsize * np.arange(each)).sum(2).astype(np.uint32)
     distances = (16 * width, 8 * width) if width else (128, 256)
     count = n // (4 if d == "f16" else 2)
     out = np.zeros((128, count), np.uint32)
