@@ -30,28 +30,6 @@ __global__ void mirrored(const float* x, float* y, int waits) {
         bar.arrive_and_wait();
     }
 }
-__global__ void producers_and_consumers(const float* x, float* y, int n) {
-    __shared__ float buffer[2][32];
-    __shared__ Barrier bar[4];                                   // of each buffer: empty, then full
-    if (threadIdx.x < 4) init(bar + threadIdx.x, 64);
-    __syncthreads();
-    int lane = threadIdx.x % 32;
-    if (threadIdx.x < 32) {
-        for (int i = 0; i < n / 32; ++i) {
-            bar[i % 2].arrive_and_wait();
-            buffer[i % 2][lane] = x[i * 32 + lane];
-            (void)bar[2 + i % 2].arrive();
-        }
-    } else {
-        (void)bar[0].arrive();
-        (void)bar[1].arrive();
-        for (int i = 0; i < n / 32; ++i) {
-            bar[2 + i % 2].arrive_and_wait();
-            y[i * 32 + lane] = 2 * buffer[i % 2][31 - lane];
-            (void)bar[i % 2].arrive();
-        }
-    }
-}
 __global__ void copied_by_barrier(const float* x, float* y, int waits) {
     __shared__ alignas(16) float tile[128];
     __shared__ Barrier bar;
@@ -124,8 +102,6 @@ def test_barriers_and_pipelines_are_right_and_clean(mod, order):
     with cuda.sanitize(**order):
         mod.mirrored[1, 128](ramp(128), y := np.zeros((3, 128), np.float32), 1)
         assert all((y[t] == (t + 1) * (ramp(128)[::-1] + t)).all() for t in range(3))
-        mod.producers_and_consumers[1, 64](ramp(160), y := np.zeros(160, np.float32), 160)
-        assert (y == 2 * ramp(160).reshape(5, 32)[:, ::-1].reshape(-1)).all()
         mod.copied_by_barrier[1, 128](ramp(128), y := np.zeros(128, np.float32), 1)
         assert (y == ramp(128)[::-1]).all()
         mod.pipelined[1, 64, 512](ramp(320), y := np.zeros(320, np.float32), 5, 1)

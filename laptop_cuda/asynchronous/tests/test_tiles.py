@@ -52,26 +52,19 @@ __global__ void hopper(float* x, int reached) {
 HEAP = r"""
 #include <cstdio>
 #include <cstdlib>
-struct Node {
-    int value;
-    Node* next;
-    __device__ Node(int v, Node* n) : value(v), next(n) {}
-    __device__ ~Node() { value = -1; }
-};
+struct Node { int value; Node* next; __device__ ~Node() { value = -1; } };
 __global__ void lists(int* out, int bug) {
     Node* head = nullptr;
-    for (int i = 0; i < 4; ++i) head = new Node(i + threadIdx.x, head);
+    for (int i = 0; i < 4; ++i) head = new Node{i + (int)threadIdx.x, head};
     int sum = 0;
-    while (head) {
-        Node* next = head->next;
-        sum += head->value;
-        delete head;
-        if (bug == 1) sum += head->value;
-        head = next;
+    for (Node *node = head, *next; node; node = next) {
+        next = node->next, sum += node->value;
+        delete node;
+        if (bug == 1) sum += node->value;
     }
     int* more = (int*)malloc(4 * sizeof(int));
     for (int i = 0; i < 4 + (bug == 2); ++i) more[i] = i;
-    Node* fresh = new Node[1]{Node(3, nullptr)};
+    Node* fresh = new Node[1]{{3, nullptr}};
     out[threadIdx.x] = sum + more[3] + fresh[0].value;
     delete[] fresh;
     free(more);
@@ -81,9 +74,7 @@ int main(int argc, char** argv) {
     cudaMallocManaged(&out, 32 * sizeof(int));
     lists<<<1, 32>>>(out, argc > 1 ? atoi(argv[1]) : 0);
     cudaDeviceSynchronize();
-    int* host = new int[2]{out[0], out[31]};
-    printf("%d %d\n", host[0], host[1]);
-    delete[] host;
+    printf("%d %d\n", out[0], out[31]);
 }
 """
 
