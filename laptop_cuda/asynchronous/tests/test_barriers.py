@@ -58,7 +58,7 @@ __global__ void pipelined(const float* x, float* y, int n, int waits) {
         pipe.consumer_release();
     }
 }
-__global__ void of_one_thread(const float4* x, float4* y, int n) {
+__global__ void of_one_thread(const float4* x, float4* y, int n, int waits) {
     __shared__ float4 stage[2][64];
     cuda::pipeline<cuda::thread_scope_thread> pipe = cuda::make_pipeline();
     for (int compute = 0, fetch = 0; compute < n; ++compute) {
@@ -67,11 +67,11 @@ __global__ void of_one_thread(const float4* x, float4* y, int n) {
             cuda::memcpy_async(&stage[fetch % 2][threadIdx.x], x + fetch * 64 + threadIdx.x, sizeof(float4), pipe);
             pipe.producer_commit();
         }
-        pipe.consumer_wait();
+        if (waits) pipe.consumer_wait();                         // it releases the stage, too
         __syncthreads();
         y[compute * 64 + threadIdx.x] = stage[compute % 2][63 - threadIdx.x];
         __syncthreads();
-        pipe.consumer_release();
+        if (waits == 2) pipe.consumer_release();
     }
 }
 __global__ void too_few(float* y) {
@@ -106,8 +106,9 @@ def test_barriers_and_pipelines_are_right_and_clean(mod, order):
         assert (y == ramp(128)[::-1]).all()
         mod.pipelined[1, 64, 512](ramp(320), y := np.zeros(320, np.float32), 5, 1)
         assert (y == ramp(320).reshape(5, 64)[:, ::-1].reshape(-1)).all()
-        mod.of_one_thread[1, 64](ramp(1024), y := np.zeros(1024, np.float32), 4)
-        assert (y.reshape(4, 64, 4) == ramp(1024).reshape(4, 64, 4)[:, ::-1]).all()
+        for waits in (1, 2):
+            mod.of_one_thread[1, 64](ramp(1024), y := np.zeros(1024, np.float32), 4, waits)
+            assert (y.reshape(4, 64, 4) == ramp(1024).reshape(4, 64, 4)[:, ::-1]).all()
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -116,6 +117,7 @@ def test_without_the_wait_it_is_an_error(mod, order):
     written yet."""
     for launch, args in ((mod.mirrored[1, 128], (ramp(128), np.zeros(384, np.float32), 0)),
                          (mod.copied_by_barrier[1, 128], (ramp(128), np.zeros(128, np.float32), 0)),
+                         (mod.of_one_thread[1, 64], (ramp(1024), np.zeros(1024, np.float32), 4, 0)),
                          (mod.pipelined[1, 64, 512], (ramp(320), np.zeros(320, np.float32), 5, 0))):
         with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
             launch(*args)
