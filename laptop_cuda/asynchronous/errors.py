@@ -44,28 +44,31 @@ def told(teller) -> tuple[str, str] | None:
     return _deadlock(teller) if teller.detail.startswith("mbarrier ") else None
 
 
+# accesses beside what is under way, each with its usual cause
+RACES = {
+    "to bulk copy": ("while a bulk copy into it is under way: what is there is not known.",
+                     "no wait for the phase of the copy's mbarrier (or a wait for the other parity, which is over at once); of "
+                     "a copy to global memory, no cp.async.bulk.wait_group."),
+    "from bulk copy": ("while a bulk copy may still read it.", "no cp.async.bulk.wait_group.read, or one by another thread than "
+                       "the one that issued the copy: groups are per thread."),
+    "from product": ("while a wgmma product may still read it.",
+                     "no wgmma.wait_group for its group before the buffer is given back.")}
+
+
 def _race(teller) -> tuple[str, str] | None:
-    does, what = f"{teller.result.kernel} {teller._verb()}", teller._element()
-    if teller.reason == "to bulk copy":
-        return (f"{does} {what} while a bulk copy into it is under way: what is there is not known.",
-                "Usual cause: no wait for the phase of the copy's mbarrier (or a wait for the other parity, which is "
-                "over at once); of a copy to global memory, no cp.async.bulk.wait_group.")
-    if teller.reason == "from bulk copy":
-        return (f"{does} {what} while a bulk copy may still read it.",
-                "Usual cause: no cp.async.bulk.wait_group.read, or one by another thread than the one that issued the "
-                "copy: groups are per thread.")
-    if teller.reason == "from product":
-        return (f"{does} {what} while a wgmma product may still read it.",
-                "Usual cause: no wgmma.wait_group for its group before the buffer is given back.")
-    if teller.reason.startswith("no proxy fence"):
-        other = "copies" if teller.e.who.action == 0 else "writes"
-        by = "a product" if teller.reason.endswith("product") else "a bulk copy"
-        other = "reads" if by == "a product" else other
-        return (f"{teller.result.kernel} {other} {what} by {by}, and a thread wrote it by an ordinary store "
-                "before, with no fence.proxy.async in between.",
-                "Such an access goes another way to memory than a store, and a barrier does not order the two: after the "
-                "store, and before the barrier, its thread needs fence.proxy.async.")
-    return None
+    kernel, what = teller.result.kernel, teller._element()
+    if teller.reason in RACES:
+        while_, cause = RACES[teller.reason]
+        return f"{kernel} {teller._verb()} {what} {while_}", f"Usual cause: {cause}"
+    if not teller.reason.startswith("no proxy fence"):
+        return None
+    by, does = "a bulk copy", "writes" if teller.e.who.action else "copies"
+    if teller.reason.endswith("product"):
+        by, does = "a product", "reads"
+    return (f"{kernel} {does} {what} by {by}, and a thread wrote it by an ordinary store before, with no fence.proxy.async in "
+            "between.",
+            "Such an access goes another way to memory than a store, and a barrier does not order the two: after the store, and "
+            "before the barrier, its thread needs fence.proxy.async.")
 
 
 def _deadlock(teller) -> tuple[str, str]:

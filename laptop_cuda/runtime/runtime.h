@@ -422,6 +422,7 @@ Found find(uintptr_t address, size_t size, int action, const void* pc);   // or 
 int32_t memory_at(const Block&, uintptr_t address, int64_t* offset);
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc);
+void check_in_flight(const std::vector<InFlight>&, uintptr_t address, size_t size, int action, const void* pc);
 void check_range(uintptr_t address, size_t bytes, int action, const void* pc);   // no access of a thread: it is not counted
 Cell* cells_of(Region&);
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps = false);        // of a struct that is read whole

@@ -30,7 +30,7 @@ void must_align(const void* p, size_t bytes, bool writes, const void* site) {
     fail(make_error("out of bounds", "return address", t->returns[t->depth], 1));
 }
 
-static void check_in_flight(const std::vector<InFlight>& all, uintptr_t address, size_t size, int action, const void* pc) {
+void check_in_flight(const std::vector<InFlight>& all, uintptr_t address, size_t size, int action, const void* pc) {
     Block& b = *current->warp->block;
     for (const InFlight& f : all) {
         if (f.source && !action) continue;

@@ -1,4 +1,5 @@
 """What the engine tests share: three thread orders, two compilers, and launches counted in one line."""
+import contextlib
 import functools
 import os
 import shutil
@@ -11,6 +12,7 @@ from laptop_cuda import gpu
 
 ORDERS = [pytest.param({"order": "forward"}, id="forward"), pytest.param({"order": "reverse"}, id="reverse"),
           pytest.param({"order": "seeded", "seed": 7}, id="seeded")]
+EVERY_WAY = [contextlib.nullcontext, *(functools.partial(cuda.sanitize, **o.values[0]) for o in ORDERS)]
 COUNTS = ("global_load", "global_store", "shared_load", "shared_store", "atomics", "barriers")
 # kernels whose launches are played and replayed
 PLAYED = """

@@ -8,6 +8,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from course_lib import figures
 
 from browser_kit import BOOK, page, serve  # noqa: F401  (page is a fixture)
+from test_figures import shown  # noqa: F401
 
 CELL = """from course_lib import figures
 fig, ax = figures.new(3, 2)
@@ -19,14 +20,10 @@ KINDS = "[...document.querySelectorAll('.jp-RenderedImage img')].map(i => [i.src
 
 
 @pytest.fixture
-def stored(monkeypatch):
+def stored(shown):  # noqa: F811
     """The output of a figure, 330 pixels wide, as a notebook holds it."""
-    made = []
-    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: object())
-    monkeypatch.setattr(
-        "IPython.display.display", lambda data, metadata=None, raw=False: made.append((data, metadata)))
     figures.show(figures.new(3, 2)[0], alt="Stored.", caption="Nothing.")
-    data, metadata = made[0]
+    data, metadata = shown[0]
     picture = base64.b64encode(data["image/png"]).decode()
     return new_output("display_data", data=data | {"image/png": picture}, metadata=metadata)
 

@@ -50,7 +50,7 @@ struct Asynchronous {            // of a block
     std::vector<Issuer> threads;
     uint32_t fenced_interval = 0;        // the last in which any thread fenced between the proxies
     uintptr_t names = 0;
-    std::shared_ptr<struct Products> products;
+    std::shared_ptr<std::vector<struct Warpgroup>> warpgroups;
     int polls = 0;               // since something changed
 };
 
@@ -62,7 +62,7 @@ static Asynchronous& of(Block& b) {
     }
     return *b.asynchronous;
 }
-std::shared_ptr<struct Products>& products_of(Block& b) { return of(b).products; }
+std::shared_ptr<std::vector<Warpgroup>>& warpgroups_of(Block& b) { return of(b).warpgroups; }
 const void* new_name() { return (const void*)--of(here()).names; }
 
 // ------------------------------------------------------------------ mbarrier

@@ -42,18 +42,12 @@ struct Warpgroup {
     uint32_t gone = 0;           // from the front
     Issuing threads[GROUP];
 };
-struct Products {
-    std::vector<Warpgroup> groups;
-};
 
 static Warpgroup& mine() {
-    auto& all = products_of(here());
-    if (!all) {
-        Busy busy;
-        all = std::make_shared<Products>();
-        all->groups.resize((run->n_threads + GROUP - 1) / GROUP);
-    }
-    return all->groups[current->index / GROUP];
+    Busy busy;
+    auto& all = warpgroups_of(here());
+    if (!all) all = std::make_shared<std::vector<Warpgroup>>((run->n_threads + GROUP - 1) / GROUP);
+    return (*all)[current->index / GROUP];
 }
 
 [[noreturn]] static void misused(const char* reason, const void* site) { fail(make_error("product misuse", reason, site, 5)); }
@@ -169,7 +163,7 @@ static void make(Warpgroup& g, Product& p) {
 static void check_factor(const Product& p, const Factor& f, char type, uint32_t rows, uint32_t first) {
     if (f.registers) return;
     Layout layout(f, type);
-    Block& b = here();
+    auto& in_flight = here().in_flight;
     uint32_t depth = 32 / bytes_of(type), piece = 16 / bytes_of(type);
     uint32_t lines = f.by_columns ? depth : rows, across = (f.by_columns ? rows : depth) / piece;
     std::vector<uint32_t> pieces;
@@ -181,18 +175,10 @@ static void check_factor(const Product& p, const Factor& f, char type, uint32_t 
         for (end = i + 1; end < pieces.size() && pieces[end] <= pieces[end - 1] + 16; ++end) {}
         uintptr_t address = (uintptr_t)shared_pointer(pieces[i]);
         uint32_t bytes = pieces[end - 1] + 16 - pieces[i];
-        for (const InFlight& other : b.in_flight) {
-            if (other.source || !other.meets(address, bytes)) continue;
-            laptop_error e = make_error("race", other.reason, p.site, 0);
-            e.memory = memory_at(b, std::max(address, other.address), &e.offset);
-            e.size = 16;
-            e.other = party(&b.threads[other.thread], other.pc, true);
-            e.has_other = 1;
-            fail(e);
-        }
+        check_in_flight(in_flight, address, bytes, 0, p.site);
         if (!found_quickly(current, address, bytes).region) check_range(address, bytes, 0, p.site);
         must_be_fenced(address, bytes, 0, true, p.site);
-        b.in_flight.push_back({address, bytes, current->index, 0, code_offset(p.site), p.name, "from product", true, 1, 0});
+        in_flight.push_back({address, bytes, current->index, 0, code_offset(p.site), p.name, "from product", true, 1, 0});
     }
 }
 
