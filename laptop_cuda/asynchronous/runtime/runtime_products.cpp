@@ -256,8 +256,7 @@ void product_wait(uint32_t left, const void* site) {
         if (--tile.products) continue;
         for (size_t i = 0; i < tile.at.size(); ++i) *tile.at[i] = tile.is[i];
     }
-    auto is_owed = [](const Tile& t) { return t.products > 0; };
-    current->owes = is_checked() && std::any_of(me.tiles.begin(), me.tiles.end(), is_owed);
+    current->owes = is_checked() && std::any_of(me.tiles.begin(), me.tiles.end(), [](Tile& t) { return t.products; });
     auto all_waited = [&] {
         return std::all_of(g.threads, g.threads + GROUP, [&](const Issuing& i) { return i.waited > g.gone; });
     };

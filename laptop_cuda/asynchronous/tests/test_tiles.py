@@ -72,8 +72,7 @@ __global__ void lists(int* out, int bug) {
 int main(int argc, char** argv) {
     int* out;
     cudaMallocManaged(&out, 32 * sizeof(int));
-    lists<<<1, 32>>>(out, argc > 1 ? atoi(argv[1]) : 0);
-    cudaDeviceSynchronize();
+    lists<<<1, 32>>>(out, argc > 1 ? atoi(argv[1]) : 0), cudaDeviceSynchronize();
     printf("%d %d\n", out[0], out[31]);
 }
 """

@@ -71,8 +71,7 @@ int main() {
             cudaFree(x);
         }
     });
-    for (auto& t : team) t.join();
-    for (int s : sums) total += s;
+    for (int t = 0; t < 4; ++t) team[t].join(), total += sums[t];
     printf("%d\n", total);
 }
 """
@@ -106,8 +105,7 @@ template <class T> __device__ T second(const T* x) { return copy<T>::of<1>(x); }
 __global__ void through(float* y) { y[2] = second(y); }
 int main() {
     float* y;
-    cudaMallocManaged(&y, 12);
-    y[0] = 1;
+    cudaMallocManaged(&y, 12), y[0] = 1;
     add<float><<<1, 1>>>(y, 0, 0);                  // a null pointer, and a number
     add<<<1, 1>>>(y, y, 0);
     hidden<<<1, 1, 4>>>(y);
@@ -128,9 +126,7 @@ def test_zeros_for_pointers_hidden_arrays_and_templates_of_templates(program, tm
 def test_helpers_of_the_programs_own_come_before_the_engines(tmp_path):
     (tmp_path / "Common").mkdir()
     (tmp_path / "Common" / "helper_functions.h").write_text("inline int its_own() { return 7; }\n")
-    (tmp_path / "helped.cu").write_text("#include <cstdio>\n"
-                                        "#include <helper_functions.h>\n"
-                                        '__global__ void k() {}\n'
+    (tmp_path / "helped.cu").write_text("#include <cstdio>\n#include <helper_functions.h>\n__global__ void k() {}\n"
                                         'int main() { printf("%d\\n", its_own()); }\n')
     ran = run(tmp_path / "helped.cu", options=Options((tmp_path / "Common",)), mode="plain")
     assert ran.stdout == "7\n", ran.stderr
@@ -196,8 +192,7 @@ int main() {
     clock_t from = clock();                  // that of C
     long long* took;
     unsigned* read;
-    cudaMallocManaged(&took, 64 * sizeof *took);
-    cudaMallocManaged(&read, 64 * sizeof *read);
+    cudaMallocManaged(&took, 64 * sizeof *took), cudaMallocManaged(&read, 64 * sizeof *read);
     waits<<<1, 2>>>(100000, took);
     reads<<<1, 64>>>(read);
     cudaDeviceSynchronize();
@@ -224,15 +219,13 @@ int main(int n, char**) {
     int* x = (int*)malloc(400);
     int* same;
     for (int i = 0; i < 100; i++) x[i] = i;
-    printf("%d ", cudaHostUnregister(x));
-    printf("%d ", cudaHostRegister(x, 400, cudaHostRegisterMapped));
+    printf("%d ", cudaHostUnregister(x)), printf("%d ", cudaHostRegister(x, 400, cudaHostRegisterMapped));
     printf("%d ", cudaHostRegister(x + 99, 8, 0));
     printf("%d ", cudaHostGetDevicePointer(&same, x, 0));
     cudaGetLastError();
     twice<<<1, 128>>>(same, n == 1 ? 100 : 101);
     printf("%d ", cudaDeviceSynchronize());
-    printf("%d ", x[99]);
-    printf("%d\n", cudaHostUnregister(x));
+    printf("%d %d\n", x[99], cudaHostUnregister(x));
 }
 """
 
