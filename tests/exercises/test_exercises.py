@@ -310,7 +310,8 @@ class Together:
             return self.alone(cuda, source)
         name = f"mutant{self.sources.index(source)}::"
         kernels = {k.removeprefix(name): self.module[k] for k in self.module.kernels if k.startswith(name)}
-        return SimpleNamespace(kernels=list(kernels), **kernels) if kernels else self.alone(cuda, source)
+        return (SimpleNamespace(kernels=list(kernels), builds=self.module.builds, **kernels) if kernels
+                else self.alone(cuda, source))
 
     def _built(self, cuda):
         kept = dict(enumerate(self.sources))

@@ -117,7 +117,7 @@ def test_the_engine_counts_what_the_arithmetic_says(problem, students):
             counted = problem.counts(choice, drawn.machine, numbers, case.size)
             assert {name: outcome.counts[name] for name in counted} == counted
             longest = problem.longest(drawn.machine, numbers, case.size)
-            assert 0.5 * longest <= outcome.counts["longest_thread"] <= longest
+            assert longest // 2 <= outcome.counts["longest_thread"] <= longest
         verdict = run_on(problem, drawn, source, place + 1)[2]
         right = fits(problem, neighbour.choices[problem.id], drawn)
         assert (verdict.status == "passed") == right, str(verdict)

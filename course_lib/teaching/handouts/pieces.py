@@ -22,7 +22,7 @@ class Pieces:
         self.defined: dict[str, ast.stmt] = {}
         self.declared: dict[str, list[ast.keyword]] = {}
         for node in ast.parse(inspect.getsource(module)).body:
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 self.defined[node.name] = node
             elif isinstance(node, ast.Assign):
                 self.defined |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
