@@ -73,7 +73,7 @@ IDEAS = [
     Idea("block indexer", "see", "2025-02", "arXiv:2502.11089",
          "whole blocks are chosen, by their best token or by a pooled key",
          found=lambda r: isinstance(getattr(r, "indexer", None), (BlockIndexing, PoolIndexing))),
-    Idea("an earlier layer's choice", "see", "2026-02", "GLM-5",
+    Idea("an earlier layer's choice", "see", "2026-03", "arXiv:2603.12201; GLM-5.2",
          "layers look where an earlier layer's indexer has looked", grew_from="indexer",
          found=lambda r: getattr(r, "index_from", None) is not None),
     Idea("no positions", "place", "2023-05", "arXiv:2305.19466",
