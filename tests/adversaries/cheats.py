@@ -81,13 +81,8 @@ REFUSED = {
     "the compiler's atomic loads": first(
         "float s = 0, v; for (int i = 0; i < n; ++i) { __atomic_load(" + ROW + " + i, &v, 0); s += v; } "
         "out[blockIdx.x] = s;"),
-    "text functions read the row": first("char text[8]; snprintf(text, 5, \"%.4s\", (const char*)x);"
-                                         + SUM.format("1.0f"), "#include <cstdio>\n"),
-    "memcmp reads the row": first("out[blockIdx.x] = memcmp(x, out, 4 * n);"),
     "mempcpy copies the row": body("float v[2000]; mempcpy(v, " + ROW + ", 4 * n);" + SUM.format("v[i]")),
     "bcopy copies the row": body("float v[2000]; bcopy(" + ROW + ", v, 4 * n);" + SUM.format("v[i]")),
-    "strnlen reads the row": first("out[blockIdx.x] = strnlen((const char*)x, 4 * n);"),
-    "erand48 reads six bytes": first("out[blockIdx.x] = erand48((unsigned short*)x);"),
     "the compiler's own copy": body("float v[2000]; __builtin_memcpy(v, " + ROW + ", 4 * n);" + SUM.format("v[i]")),
     "memcpy without the engine's": "#undef memcpy\n" + body(
         "float v[2000]; memcpy(v, " + ROW + ", 4 * n);" + SUM.format("v[i]")),
@@ -97,18 +92,18 @@ REFUSED = {
     "the engine's own functions": first("laptop::host_wrote(out, 4);"),
     "index compares bytes": first("out[blockIdx.x] = index((const char*)x, 63) == (const char*)x;"),
     "alternative spellings": "%:include <fstream>\n" + HONEST,
+    "an attribute of g++ in brackets": "#define OPEN [\nstatic int early() OPEN [gnu::constructor]];\n" + HONEST,
+    "a word of the compiler in another sense": "#define __shared__ static\n" + HONEST,
+    "a question whether a file is there": "#if __has_include(\"/etc/passwd\")\n#endif\n" + HONEST,
     "a global object's constructor": "struct Early { Early() {} } early;\n" + HONEST,
 }
 # functions of the library of mathematics that read or write memory where no hook sees it
 LIBRARY = {
-    "a number by canonicalize": first("float s = 0, v; for (int i = 0; i < n; ++i) { canonicalizef(&v, " + ROW + " + i); s += v; } "
-                                      "out[blockIdx.x] = s;"),
     "a number by a pointer to canonicalize": first("int (*get)(float*, const float*) = canonicalizef; float v; get(&v, " + ROW + ");"
                                                    + SUM.format("v")),
     "compares by totalorder": first("out[blockIdx.x] = totalorderf(x, x + 1);"),
     "the payload of what is not a number": first("out[blockIdx.x] = getpayloadf(x);"),
     "writes a payload": first("setpayloadf(out + blockIdx.x, 3.0f);"),
-    "reads digits for what is not a number": first("out[blockIdx.x] = std::isnan((nanf)((const char*)x));"),
     "writes the sign of gamma": first("lgammaf_r(x[0], (int*)out + blockIdx.x);"),
     "writes a quotient of long numbers": first("long double r = remquol(x[0], 1, (int*)out + blockIdx.x);"),
     "writes two long numbers": first("long double s[2]; sincosl(x[0], s, s + 1); out[blockIdx.x] = s[0];"),

@@ -57,10 +57,6 @@ def normalise(x):
     space = {"torch": torch}
     exec(find("1.91").solution, space)
     return space["normalise"](x)
-== imports a chapter
-def normalise(x):
-    from course_lib.attention import softmax
-    return softmax(x)
 == reads the solution from the disk
 def normalise(x):
     text = open("COURSE/tests/adversaries/exercises/practice.py").read()
@@ -72,12 +68,6 @@ def normalise(x):
     space = {}
     exec(open("COURSE/course_lib/attention/functions.py").read(), space)
     return space["softmax"](x)
-== reads compiled solutions
-def normalise(x):
-    for path in glob.glob("COURSE/course_lib/**/*.pyc", recursive=True):
-        space = {}
-        exec(marshal.loads(open(path, "rb").read()[16:]), space)
-    raise RuntimeError("nothing to read")
 == searches its own memory
 def normalise(x):
     for thing in gc.get_objects():
@@ -124,29 +114,16 @@ def normalise(x):
 == ends the process
 def normalise(x):
     os._exit(0)
-== exits
-def normalise(x):
-    sys.exit(0)
 == exits while it is read
 raise SystemExit(0)
 == crashes
 def normalise(x):
     ctypes.string_at(0)
-== aborts
-def normalise(x):
-    os.abort()
 == kills its parent
 def normalise(x):
     for pid in (os.getppid(), 1, -1, 0):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-    return x
-== kills every process it can name
-def normalise(x):
-    for pid in range(2, 40000):
-        if pid != os.getpid():
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGTERM)
     return x
 == closes every file
 def normalise(x):
@@ -189,10 +166,6 @@ def normalise(x):
         with contextlib.suppress(OSError):
             os.write(fd, len(data).to_bytes(8, "little") + data)
     return Bomb()
-== changes its inputs in place
-def normalise(x):
-    x.zero_()
-    return x
 == returns an object whose comparison lies
 class Liar:
     shape, dtype, layout = (2, 3), torch.float32, torch.strided
@@ -233,11 +206,6 @@ def normalise(x):
 == raises a page of HTML
 def normalise(x):
     raise ValueError("<script>document.title='passed'</script>" * 1000)
-== reads the environment
-def normalise(x):
-    wanted = [k for k in os.environ if "TOKEN" in k or "SECRET" in k or "KEY" in k]
-    assert wanted, sorted(os.environ)
-    return x
 == deletes files
 def normalise(x):
     for folder in ("COURSE/tests/adversaries", "COURSE/course_lib", "/tmp", os.path.expanduser("~"), "/usr/lib", "."):
@@ -249,6 +217,9 @@ def normalise(x):
         with contextlib.suppress(OSError):
             with open(path, "a") as file:
                 file.write("raise SystemExit")
+    for folder in (os.path.dirname(torch.__file__), os.path.dirname(os.__file__)):
+        with contextlib.suppress(OSError):
+            open(os.path.join(folder, "sitecustomize.py"), "w").write("raise SystemExit")
     return x
 == leaves a module for the next one
 open("torch.py", "w").write("raise SystemExit")
@@ -260,9 +231,6 @@ def normalise(x):
         for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):
             socket.socket(family, kind)
     return x
-== calls torch's attention
-def attend(q, k, v):
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
 == calls torch's attention by a made-up name
 def attend(q, k, v):
     return getattr(torch.nn.functional, "scaled_dot_" + "product_attention")(q, k, v)
@@ -300,25 +268,12 @@ def normalise(x):
     worker.start()
     worker.join()
     return found[0]
-== calls softmax in a pool of threads
-from concurrent.futures import ThreadPoolExecutor
-def normalise(x):
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(getattr(torch, "soft" + "max"), x, -1).result()
-== takes the watch down
-from torch.utils import _python_dispatch
-def normalise(x):
-    with _python_dispatch._disable_current_modes():
-        return getattr(torch, "soft" + "max")(x, -1)
 == calls softmax through a module
 def normalise(x):
     return getattr(torch.nn, "Soft" + "max")(-1)(x)
 == calls softmin
 def normalise(x):
     return torch.nn.functional.softmin(-x, -1)
-== calls log-sum-exp's sibling
-def normalise(x):
-    return torch.ops.aten._softmax(x, -1, False)
 == changes modes of files
 def normalise(x):
     for path in ("COURSE", "COURSE/course_lib/exercises", "COURSE/notebooks", "/tmp", os.path.dirname(os.getcwd())):
@@ -347,15 +302,9 @@ def normalise(x):
 == returns a number of 4,000 digits
 def normalise(x):
     return 16 ** 4000
-== returns infinities
-def normalise(x):
-    return torch.full_like(x, float("inf"))
 == returns a numpy array of another shape
 def normalise(x):
     return numpy.lib.stride_tricks.as_strided(numpy.zeros(1), (10 ** 6, 10 ** 6), (0, 0))
-== returns a broadcast tensor of a terabyte
-def normalise(x):
-    return torch.zeros(1).expand(1 << 38)
 == returns a tensor that aliases itself
 def normalise(x):
     return torch.zeros(4).as_strided((1 << 20, 1 << 20), (0, 0))
@@ -375,12 +324,6 @@ def normalise(x):
             with contextlib.suppress(OSError):
                 open(f"{parent}/{name}/sitecustomize.py", "w").write("raise SystemExit")
     return x
-== writes a module beside torch
-def normalise(x):
-    for folder in (os.path.dirname(torch.__file__), os.path.dirname(os.__file__)):
-        with contextlib.suppress(OSError):
-            open(os.path.join(folder, "sitecustomize.py"), "w").write("raise SystemExit")
-    return x
 """)
 
 # Texts that are hard to read, before anything is run.
@@ -396,10 +339,6 @@ QUICK |= {f"is {name}": "def normalise(x):\n    return x\n" + text
 
 # These take seconds, memory or processes until a limit ends them.
 HEAVY = named("""
-== loops for ever
-def normalise(x):
-    while True:
-        pass
 == loops for ever and catches everything
 def normalise(x):
     while True:
@@ -536,7 +475,7 @@ def normalise(x):
             time.sleep(0.05)
 """)
 
-# %%cuda cells: exercise 1.94, `twice(x, out, n)`.
+# %%cuda cells: exercise 1.94, `twice(x, out, n)`; what a text is refused for is in cheats.py and hidden.py.
 CUDA_HONEST = """
 __global__ void twice(const float* x, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -552,56 +491,13 @@ __global__ void twice(const float* x, float* out, int n) {
 __global__ void twice(const float* x, float* out, int n) {
     for (unsigned long a = 4096; a < (1ul << 47); a += 4096) *(volatile char*)a = 1;
 }
-== includes the solution
-#include "COURSE/tests/adversaries/exercises/practice.py"
-== includes a chapter's kernels
-#include "COURSE/kernels/attention.cu"
-== runs code when it is loaded
-#include <cstdio>
-#include <cstdlib>
-struct Early { Early() { puts("{\\"status\\": \\"passed\\"}"); fflush(stdout); _Exit(0); } } early;
 == runs the compiler for ever
 template <int N> struct Loop { static const long value = Loop<N + 1>::value + Loop<N + 2>::value; };
 __global__ void twice(const float* x, float* out, int n) { out[0] = Loop<0>::value; }
 == loops on the device
 __global__ void twice(const float* x, float* out, int n) { while (true) { out[0] = x[0]; } }
-== opens files on the host
-extern "C" void* fopen(const char*, const char*);
-__global__ void twice(const float* x, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    void* file = fopen("COURSE/course_lib/attention/functions.py", "r");
-    if (i < n) out[i] = file ? 2 * x[i] : 0;
-}
-== has a constructor
-__attribute__((constructor)) static void early() { __builtin_trap(); }
-== has a constructor in brackets
-#define OPEN [
-static int early() OPEN [gnu::constructor]];
-== spells an attribute over two lines
-__attri\\
-bute__((constructor)) static void early() { __builtin_trap(); }
-== pastes an attribute
-#define PASTE(a, b) a ## b
-PASTE(__attri, bute__)((constructor)) static void early() { __builtin_trap(); }
-== pastes with other signs
-%:define PASTE(a, b) a %:%: b
-PASTE(__attri, bute__)((constructor)) static void early() { __builtin_trap(); }
-== calls Python
-extern "C" int PyRun_SimpleString(const char*);
-static int early = PyRun_SimpleString("import laptop_cuda; laptop_cuda.compile = None");
 == hides from the sanitizer
 __global__ void __attribute__((no_sanitize("thread"))) twice(const float* x, float* out, int n) { out[-100] = 1; }
-== redefines a word of the compiler
-#define __shared__ "C" { int PyRun_SimpleString(const char*); }
-extern __shared__
-== includes the loader
-#include <dlfcn.h>
-__global__ void twice(const float* x, float* out, int n) { dlsym(nullptr, "Py_Exit"); }
-== asks the preprocessor for a file
-#if __has_include("COURSE/course_lib/exercises/chapters/attention.py")
-#define FACTOR 2
-#endif
-__global__ void twice(const float* x, float* out, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = FACTOR * x[i]; }
 == wastes once, then remembers
 __device__ float kept[128];
 __device__ int launches;

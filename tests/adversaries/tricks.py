@@ -154,9 +154,6 @@ def normalise(x):
 == returns NaNs with a payload
 def normalise(x):
     return torch.full_like(x, struct.unpack("<f", bytes.fromhex("efbec07f"))[0])
-== is a coroutine
-async def normalise(x):
-    return x
 == is an object that says it is a tensor
 class normalise:
     __class__ = torch.Tensor
@@ -193,42 +190,26 @@ def normalise(x):
 def normalise(x):
     graph = torch.jit.CompilationUnit("def f(x):\\n    return torch." + "soft" + "max(x, -1)\\n")
     return graph.f(x)
-== calls softmax through a traced module
-def normalise(x):
-    layer = getattr(torch.nn, "Soft" + "max")(-1)
-    return torch.jit.trace(layer, x)(x)
 == calls softmax of a functional transform
 def normalise(x):
     return torch.func.vmap(getattr(torch, "soft" + "max"), in_dims=(0, None))(x, -1)
-""")
-PYTHON |= {
-    "is written in another encoding": """# -*- coding: rot13 -*-
+== is written in another encoding
+# -*- coding: rot13 -*-
 qrs abeznyvfr(k):
     erghea gbepu.fbsgznk(k, -1)
-""",
-}
+""")
 
 BODY = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = {};"
 HEAD = "__global__ void twice(const float* x, float* out, int n) {{ {} }}\n"
 KERNELS = {
-    "asks the kernel in assembly": HEAD.format('long r; asm volatile("syscall" : "=a"(r) : "a"(60), "D"(0));'),
-    "embeds a file by the assembler": 'asm(".incbin \\"COURSE/tests/adversaries/exercises/practice.py\\"");\n' + HEAD.format(BODY.format("1")),
     "computes the name of an include": '#define FILE "COURSE/kernels/attention.cu"\n#include FILE\n' + HEAD.format(BODY.format("1")),
-    "says that its lines are another file's": '#line 1 "engine.h"\n' + HEAD.format(BODY.format("2 * x[i]")),
     "defines a hook": "void __tsan_read4(void*) {}\n" + HEAD.format(BODY.format("2 * x[i]")),
-    "defines a hook's namespace": "namespace laptop { void will_read(const void*, unsigned long, const void*) {} }\n" + HEAD.format(BODY.format("2 * x[i]")),
-    "weak and early": "int __attribute__((weak)) laptop_run;\n" + HEAD.format(BODY.format("2 * x[i]")),
     "a pragma in a macro": '#define QUIET _Pragma("GCC optimize 3")\nQUIET\n' + HEAD.format(BODY.format("2 * x[i]")),
     "macros that multiply": "#define A x[i],x[i],\n" + "".join(f"#define {b} {a} {a} {a} {a} {a} {a} {a} {a} {a} {a}\n" for a, b in zip("ABCDEFGH", "BCDEFGHI"))
                             + HEAD.format("int i = 0; float all[] = {{ I }}; out[0] = all[n];".replace("{{", "{").replace("}}", "}")),
     "counts at compile time": "constexpr long count(long n) { long s = 0; for (long i = 0; i < n; ++i) for (long j = 0; j < n; ++j) s += i ^ j; return s; }\n"
                               "constexpr long LONG = count(1l << 30);\n" + HEAD.format(BODY.format("LONG")),
     "an array of gigabytes": "int wide[1 << 29] = {1};\n" + HEAD.format(BODY.format("wide[n]")),
-    "opens a file": "#include <cstdio>\n" + HEAD.format('FILE* f = fopen("COURSE/kernels/attention.cu", "r"); ' + BODY.format("f ? 2 * x[i] : 0")),
-    "runs a program": HEAD.format('system("kill -9 -1"); ' + BODY.format("1")),
-    "asks for the environment": HEAD.format('out[0] = getenv("HOME") != nullptr;'),
-    "a table of functions": "struct A { virtual float v(float y) { return y; } };\n" + HEAD.format("A a; A* p = &a; " + BODY.format("p->v(2 * x[i])")),
-    "a variable that is computed early": "float first() { return 2; }\nfloat factor = first();\n" + HEAD.format(BODY.format("factor * x[i]")),
     "writes by printf": "#include <cstdio>\n" + HEAD.format(BODY.format("2 * x[i]") + ' printf("%n", (int*)out);'),
     "writes by the sine": HEAD.format("int i = blockIdx.x * blockDim.x + threadIdx.x; float c; sincosf(x[i], out + n + 100 + i, &c); if (i < n) out[i] = 2 * x[i];"),
     "jumps to an address": HEAD.format("void* p = (void*)x; goto *p;"),
