@@ -30,6 +30,7 @@ from course_lib.exercises.shipped import LABEL, SILENT, as_shipped
 from course_lib.exercises.running.values import same
 from course_lib.exercises.judging.verdict import MIME, NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
 from course_lib.exercises.judging.wording import picture
+from course_lib.teaching.solve import answered, right_answer, verdicts, wrong_answer
 from course_lib.tools.notebooks import chapter_notebooks
 from notebook_process import execute
 
@@ -77,11 +78,6 @@ def each(request):
     return Work(request.param)
 
 
-def seconds() -> float:
-    spent = os.times()
-    return spent.user + spent.system + spent.children_user + spent.children_system
-
-
 # --- every exercise ---------------------------------------------------------------------------------------
 
 def test_stub_is_not_attempted(each):
@@ -95,24 +91,21 @@ def test_an_untouched_kernel_to_repair_shows_what_the_sanitizer_says(each):
     if ex.kind != "repair" or ex.language != "cuda":
         assert told == []
         return
-    outcomes = each.run(ex.stub).outcomes + another_run(ex, ex.stub).outcomes
+    again = runner.run(core.request(ex, core.draw(ex, 1), 1), ex.stub)
+    outcomes = each.run(ex.stub).outcomes + again.outcomes
     kinds = {outcome.failure.kind for outcome in outcomes if outcome.failure}
     [(label, said)] = told
     assert label == LABEL and (said.split(":")[0] in kinds if kinds else said == SILENT)
 
 
-def another_run(ex, source, seed=1):
-    return runner.run(core.request(ex, core.draw(ex, seed), seed), source)
-
-
 def test_solution_passes_in_time(each):
     ex = each.ex
     each.verdict(ex.solution)               # torch's own first-use imports are not the exercise's
-    start = seconds()
+    start = sum(os.times()[:4])             # the children's too
     verdict = evaluate(ex, ex.cell(ex.solution).removeprefix("%%cuda\n"))
     assert verdict.status == PASSED, str(verdict)
     assert verdict.points == ex.points
-    assert seconds() - start < (5 if ex.language == "cuda" else 2)
+    assert sum(os.times()[:4]) - start < (5 if ex.language == "cuda" else 2)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -175,18 +168,18 @@ def test_one_wrong_element_dtype_or_shape_fails(each):
     assert each.verdict(ex.solution).status == PASSED
     spoiled = 0
     for index, (case, outcome) in enumerate(zip(each.cases, run.outcomes)):
-        for harm in (element, dtype, shape):
-            value = spoil(outcome.value, harm)
+        for harm, harmed in HARMS.items():
+            value = spoil(outcome.value, harmed)
             if value is None:
                 continue
             if ex.differs(value, outcome.value, case) is None:
                 if ex.measure:
                     continue        # what is measured is the same: float64, or the weight of a single key
-                assert harm is dtype, f"{harm.__name__} of case {index}"
+                assert harm == "dtype", f"{harm} of case {index}"
                 value = spoil(outcome.value, kind)                      # declared with dtype="kind"
             hurt = replace(run, outcomes=list(run.outcomes))
             hurt.outcomes[index] = replace(outcome, value=value)
-            assert each.verdict(ex.solution, run=hurt).status == WRONG, f"{harm.__name__} of case {index}"
+            assert each.verdict(ex.solution, run=hurt).status == WRONG, f"{harm} of case {index}"
             spoiled += 1
     assert spoiled
 
@@ -217,20 +210,13 @@ def element(value):
     return value + "?" if isinstance(value, str) else None
 
 
-def dtype(value):
-    if isinstance(value, torch.Tensor):
-        return value.double() if value.dtype != torch.float64 else value.float()
-    return None
+def of_tensor(change):
+    return lambda value: change(value) if isinstance(value, torch.Tensor) else None
 
 
-def kind(value):
-    if isinstance(value, torch.Tensor):
-        return value.long() if value.is_floating_point() else value.double()
-    return None
-
-
-def shape(value):
-    return value.unsqueeze(0) if isinstance(value, torch.Tensor) else None
+kind = of_tensor(lambda x: x.long() if x.is_floating_point() else x.double())
+HARMS = {"element": element, "dtype": of_tensor(lambda x: x.double() if x.dtype != torch.float64 else x.float()),
+         "shape": of_tensor(lambda x: x.unsqueeze(0))}
 
 
 def test_declaration_is_whole(each):
@@ -278,7 +264,7 @@ def test_mutants_of_solutions_are_rejected(number, monkeypatch):
     for ex in EXERCISES:
         if not ex.id.startswith(f"{number}.") or ex.kind in ("predict", "choose"):
             continue
-        made = list(mutants(ex))
+        made = list((cuda_mutants if ex.language == "cuda" else python_mutants)(ex.solution))
         random.Random(ex.id).shuffle(made)
         own, *probes = [(cases := core.draw(ex, seed), core.Oracle(core.expected(ex, cases, seed), []), seed)
                         for seed in (0, 11, 12, 13)]
@@ -331,10 +317,6 @@ def judge(ex, cases, oracle, seed, source):
     return core.judge(ex, cases, runner.run(request, source), source, seed, oracle).status
 
 
-def mutants(ex):
-    return cuda_mutants(ex.solution) if ex.language == "cuda" else python_mutants(ex.solution)
-
-
 SWAP = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
         ast.Mod: ast.FloorDiv, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
         ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.And: ast.Or, ast.Or: ast.And, ast.BitAnd: ast.BitOr,
@@ -361,13 +343,9 @@ def python_mutants(source):
             value = not node.value if isinstance(node.value, bool) else node.value + 1
         else:
             continue
-        yield f"line {getattr(node, 'lineno', '?')}: {what}", changed(tree, number, field, value)
-
-
-def changed(tree, number, field, value):
-    copy = deepcopy(tree)
-    setattr(list(ast.walk(copy))[number], field, value)
-    return ast.unparse(copy)
+        copy = deepcopy(tree)
+        setattr(list(ast.walk(copy))[number], field, value)
+        yield f"line {getattr(node, 'lineno', '?')}: {what}", ast.unparse(copy)
 
 
 def cuda_mutants(source):
@@ -417,7 +395,6 @@ BAD = {
     "def softmax(x):\n    return 'no'": "the string 'no', not a tensor",
     "def softmax(x):\n    return x.numpy()": "NumPy",
     "def softmax(x):\n    return torch.softmax(x, 1).long()": "has dtype int64, expected float32",
-    "def softmax(x):\n    return torch.softmax(x, 1).double()": "has dtype float64, expected float32",
     "def softmax(x):\n    return torch.softmax(x, 1).T": "has shape (3, 2), expected (2, 3)",
     "def softmax(x):\n    return torch.softmax(x, 1)[None]": "a dimension of size 1 too many",
     "def softmax(x):\n    return (torch.softmax(x, 1), x)": "a tuple, not a tensor",
@@ -427,12 +404,10 @@ BAD = {
     "def softmax(x, y):\n    return x": "`softmax(x)`",
     "def softmax():\n    return 1": "`softmax(x)`",
     "def softmax(x):\n    return x[10]": "raises IndexError",
-    "def softmax(x):\n    raise KeyError": "raises KeyError",
     "def softmax(x):\n    raise SystemExit": "tries to stop",
     "def softmax(x):\n    return softmax(x)": "RecursionError",
     "def softmax(x):\n    return missing + x": "`missing` is not defined inside this cell",
     "def softmax(x):\n    return np.exp(x)": "gives you: `torch`",
-    "def softmax(x": "cannot read the cell",
     "def softmax(x):\nreturn x": "cannot read the cell",
     "softmax = 3": "`softmax` is an int, not a function",
     "class softmax:\n    pass": "not a function",
@@ -449,6 +424,7 @@ BAD = {
     "def softmax(x):\n    return x.to('meta')": "a meta tensor, not a plain tensor",
     "def softmax(x):\n    return 10 ** 5000": "the integer 10**5000 or so, not a tensor",
     "\x00": "cannot read the cell",
+    "def softmax(x):\n    raise ValueError('<script>alert(1)</script>')": "raises ValueError: <script>",
     "raise ValueError('top')\ndef softmax(x): return x": "raises ValueError: top",
     "def softmax(x):\n    return torch.softmax(x, 0)": "sums to 1",
     "def softmax(x):\n    return type('T', (), {})()": "not a tensor",
@@ -463,6 +439,7 @@ def test_a_bad_attempt_gets_a_sentence(ex, source):
     said = str(verdict)
     assert verdict.status == WRONG, said
     assert BAD[source] in said
+    assert "<script>" not in verdict._repr_html_()
     assert "Traceback" not in said and "course_lib" not in said and not re.search(r"0x[0-9a-f]{6}", said)
 
 
@@ -470,16 +447,8 @@ def test_a_student_may_import_help_print_and_return_a_view(ex):
     helped = "import math\ndef helper(x):\n    return x.exp()\n" + ex.solution.replace(
         "def softmax(x):\n", "def softmax(x):\n    print('here', x.shape)\n")
     assert core.evaluate(ex, helped).status == PASSED
-    view = exercise(id="10.98", title="T", kind="write", points=1, minutes=1, difficulty=1, card="", given={},
-                    stub="def turn(x):\n    ...\n", solution="def turn(x):\n    return x.T.contiguous()\n",
-                    cases=softmax_cases, hints=["a", "b"],
-                    misconceptions=[Misconception("a", "a?", change=(".T", "")),
-                                    Misconception("b", "b?", change=(".T", " + 1"))])
-    try:
-        verdict = core.evaluate(view, "def turn(x):\n    return x.T\n")
-        assert verdict.status == PASSED and "shares memory with `x`" in str(verdict)
-    finally:
-        del declared["10.98"]
+    view = core.evaluate(find("1.7"), find("1.7").solution)
+    assert view.status == PASSED and "shares memory with `x`" in str(view)
 
 
 def test_the_line_is_the_students_own(ex):
@@ -517,12 +486,6 @@ def test_the_verdict_is_the_same_twice_in_text_html_and_data(ex):
                 and not re.search(r"(?<!-)\bcolor:(?!inherit)|background:(?!transparent)", page))
 
 
-def test_html_is_escaped(ex):
-    page = core.evaluate(ex,
-                         "def softmax(x):\n    raise ValueError('<script>alert(1)</script>')\n")._repr_html_()
-    assert "<script>" not in page
-
-
 @pytest.mark.parametrize("id", ["1.999", "99.1", "x", "", 3.2, None, "3", "../1.1"])
 def test_an_unknown_id_is_a_sentence(id, capsys):
     sentinel = object()
@@ -557,9 +520,7 @@ BAD_KERNELS = {
     ADD.replace("add(", "plus("): "defines no kernel `add`",
     ADD.replace("__global__ ", ""): "defines no kernel `add`",
     ADD.replace("int n", "int n, int m"): "cannot launch your kernel",
-    ADD.replace("int n", "double* n").replace("i < n", "i < 5"): "cannot launch your kernel",
     ADD.replace("out[i] =", "out[i + 1] ="): "out of bounds",
-    ADD.replace("out[i] =", "out[-1] ="): "out of bounds",
     ADD.replace("x[i] +", "out[i] +"): "uninitialized",
     ADD.replace("if (i", "while (i"): "timeout",
     ADD.replace("x[i] + y[i]", "*(float*)0"): "out of bounds",
@@ -568,8 +529,6 @@ BAD_KERNELS = {
     ADD.replace("out[i] =", "((float*)x)[i] = out[i] ="): "changes its input",
     ADD.replace("x[i] + y[i]", "x[i] - y[i]"): "The result at [0]",
     "#include <no_such_header.h>\n" + ADD: "may not be used in an exercise",
-    "def add(x): return x": "does not compile",
-    "int add = 3;": "defines no kernel `add`",
     ADD.replace("x[i] +", "x[i] + x[(i * 32) % n] - x[(i * 32) % n] +"): "times the bytes it must"}
 
 
@@ -682,13 +641,11 @@ def test_hints_come_one_by_one(at_home, capsys):
 
 # --- in a real kernel -------------------------------------------------------------------------------------
 
-def run_cells(tmp_path, *sources, raising=None, **environ):
-    """What each cell after the imports gives; the one of number `raising` may raise."""
+def run_cells(tmp_path, *sources):
+    """What each cell after the imports gives."""
     book = new_notebook(cells=[new_code_cell("import torch\nfrom course_lib.exercises import *"),
                                *map(new_code_cell, sources)])
-    if raising is not None:
-        book.cells[1 + raising].metadata["tags"] = ["raises-exception"]
-    execute(book, tmp_path / "try.ipynb", **environ)
+    execute(book, tmp_path / "try.ipynb")
     return [[said(o) for o in cell.outputs] for cell in book.cells[1:]]
 
 
@@ -744,28 +701,11 @@ def test_where_the_name_comes_from(tmp_path):
 
 
 def test_a_typed_answer(tmp_path):
-    results = run_cells(tmp_path, "# EXERCISE 0.3\nsectors = None", 'sectors = check("0.3", sectors)',
-                        "print(sectors)", 'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 4",
-                        'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 'eight'",
-                        'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 2 ** 3",
-                        'sectors = check("0.3", sectors)')
-    assert ([r[0]["status"] for r in results[1::2] if isinstance(r[0], dict)]
-            == [NOT_ATTEMPTED, NOT_ATTEMPTED, WRONG, WRONG, PASSED])
+    check, typed = 'sectors = check("0.3", sectors)', ("None", "4", "'eight'", "2 ** 3")
+    cells = [cell for answer in typed for cell in (f"# EXERCISE 0.3\nsectors = {answer}", check)]
+    results = run_cells(tmp_path, *cells[:2], "print(sectors)", check, *cells[2:])
+    assert [r[0]["status"] for r in results[1::2]] == [NOT_ATTEMPTED, NOT_ATTEMPTED, WRONG, WRONG, PASSED]
     assert results[2] == ["8\n"]
-
-
-def test_strict_raises(tmp_path):
-    ex = find("0.1")
-    results = run_cells(tmp_path, ex.cell(ex.stub), 'mix = check("0.1", mix)', raising=1, COURSE_STRICT="1")
-    verdict, raised = results[1]
-    assert verdict["status"] == NOT_ATTEMPTED and "not attempted" in raised
-
-
-def test_a_broken_cell_does_not_fall_back_to_an_earlier_one(tmp_path):
-    ex = find("0.1")
-    results = run_cells(tmp_path, ex.cell(ex.solution), "# EXERCISE 0.1\ndef mix(weights",
-                        'mix = check("0.1", mix)', raising=1)
-    assert results[2][0]["status"] == WRONG
 
 
 # --- whole notebooks --------------------------------------------------------------------------------------
@@ -773,7 +713,6 @@ def test_a_broken_cell_does_not_fall_back_to_an_earlier_one(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", chapter_notebooks(), ids=lambda p: p.stem)
 def test_notebook_solved_passes_every_check(path, tmp_path):
-    from course_lib.teaching.solve import answered, right_answer, verdicts
     book = answered(path, right_answer)
     execute(book, path)
     found = verdicts(book)
@@ -783,7 +722,6 @@ def test_notebook_solved_passes_every_check(path, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", chapter_notebooks(), ids=lambda p: p.stem)
 def test_notebook_answered_by_misconceptions_has_no_traceback(path, tmp_path):
-    from course_lib.teaching.solve import answered, verdicts, wrong_answer
     shipped = nbformat.read(path, 4)
     book = answered(path, wrong_answer)
     execute(book, path)
@@ -813,24 +751,6 @@ def test_any_integers_may_do_where_the_card_says_integers():
 
 
 SOFTMAX = "def softmax(x, dim=-1):\n    e = (x - x.amax(dim, keepdim=True)).exp()\n    return e / e.sum(dim, keepdim=True)\n"
-OWN_NAMES = {
-    "1.2": "softmax = lambda x, dim=-1: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True)\n",
-    "3.4": "tile = 4\nexpand = 2\n", "9.11": "norm = 1\ndouble = 2\n",
-    "7.2": "class Helper:\n    def __init__(self):\n        self.stack = []\n        self.stack.append(1)\nHelper()\n",
-    "6.4": "def softmax(scores):\n    return scores\n",
-    "1.5": "def reference(q, k, v):\n    return torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
-           "want = reference(*torch.randn(3, 2, 4))\nprint(want)\n"}
-OWN_TESTS = "x = torch.randn(2, 3)\nassert torch.allclose(softmax(x), torch.softmax(x, -1))\nprint(softmax(x) - x.softmax(-1))\n"
-OWN_TESTS += "def test():\n    x = torch.softmax(torch.ones(3), 0)\ntest()\nfor dim in (0, 1):\n    x = x.softmax(dim)\n"
-
-
-@pytest.mark.parametrize("id", OWN_NAMES)
-def test_a_forbidden_name_that_is_the_students_own_or_in_a_test_of_theirs_is_allowed(id):
-    ex = find(id)
-    source = OWN_NAMES[id] + OWN_TESTS if id == "1.2" else OWN_NAMES[id] + ex.solution
-    assert core.evaluate(ex, source, 3).passed, str(core.evaluate(ex, source, 3))
-
-
 HIDES = "def softmax(x, dim=-1):\n    import torch.utils._python_dispatch as d\n    f = getattr(torch, 'soft' + 'max')\n"
 FORBIDDEN = {
     "1.2 by getattr": "def softmax(x, dim=-1):\n    return getattr(torch, 'soft' + 'max')(x, dim)\n",
@@ -851,56 +771,41 @@ FORBIDDEN = {
     "1.2 by a module": "import sys\nsys.modules['course_lib.exercises.running.runner'].calls = print\n" + SOFTMAX,
     "1.13 by gc": "import gc\ndef softmax_backward(p, g):\n    return gc.get_objects()[0]\n",
     "9.11 by bits": "def squared_distances(q, k):\n    return q @ k.T * int(q.view(torch.int32)[0, 0])\n",
-    "9.1": "def w2_of_samples(*a):\n    return torch.cdist(*a)\n"}
+    "9.1": "def w2_of_samples(*a):\n    return torch.cdist(*a)\n",
+    "7.2 by a cache that grows": find("7.2").solution.replace(
+        "self.k[:, here], self.v[:, here] = k, v", "self.k = torch.concatenate([self.k[:, :self.length], k], 1)\n"
+        "        self.v = torch.concatenate([self.v[:, :self.length], v], 1)")}
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_what_is_forbidden_is_found_by_what_is_called(name):
     verdict = core.evaluate(find(name.split()[0]), FORBIDDEN[name], 3)
-    said = ("may not be used here", "switches off", "starts a thread or a process", "reaches into the process")
+    said = ("may not be used here", "switches off", "starts a thread or a process", "reaches into the process",
+            "copies the cache")
     assert verdict.status == WRONG and any(words in verdict.headline for words in said), str(verdict)
-
-
-def test_a_forbidden_word_in_a_text_is_no_call():
-    """`print` of a tensor switches torch's modes off, and that is torch's own business."""
-    shown = "    print(x, str(x), {'softmax': vars(torch), 'cat': getattr(x, 'shape')})\n    with torch.no_grad():\n        x = torch.vmap(lambda r: r + 0)(x)\n"
-    source = SOFTMAX.replace("\n", "\n" + shown, 1)
-    assert core.evaluate(find("1.2"), source, 3).passed, str(core.evaluate(find("1.2"), source, 3))
-
-
-def test_a_tensor_that_is_changed_in_place_is_kept_once():
-    source = ("def attend_once(q, pairs, scale):\n    m, total, o = torch.tensor(-torch.inf), torch.zeros(()), None\n"
-              "    for key, value in pairs:\n        s = (q * key).sum() * scale\n        new = torch.maximum(m, s)\n"
-              "        o = torch.zeros_like(value) if o is None else o\n"
-              "        total.mul_((m - new).exp()).add_((s - new).exp())\n"
-              "        o.mul_((m - new).exp()).add_((s - new).exp() * value)\n        m = new\n    return o / total\n")
-    assert core.evaluate(find("6.2"), source, 3).passed, str(core.evaluate(find("6.2"), source, 3))
-
-
-def test_a_growing_cache_by_any_name_is_found():
-    ex = find("7.2")
-    growing = ex.solution.replace("self.k[:, here], self.v[:, here] = k, v",
-                                  "self.k = torch.concatenate([self.k[:, :self.length], k], 1)\n"
-                                  "        self.v = torch.concatenate([self.v[:, :self.length], v], 1)")
-    assert growing != ex.solution and "copies the cache" in core.evaluate(ex, growing, 3).headline
-
-
-@pytest.mark.parametrize("made", ["numpy.float64(float(x))", "fractions.Fraction(x)", "decimal.Decimal(x)"])
-def test_a_number_of_another_kind_is_a_number(made):
-    ex = next(e for e in EXERCISES if e.kind == "predict" and isinstance(e.answer, (int, float))
-              and not isinstance(e.answer, bool))
-    source = f"import numpy, fractions, decimal\nx = '{ex.answer!r}'\n{ex.name} = {made}\n"
-    assert core.evaluate(ex, source).passed
 
 
 def test_a_property_is_not_asked_of_a_value_of_another_shape():
     """7.10's would multiply a row by a column: 28 GB from an answer of half a megabyte."""
-    ex = find("7.10")
     n = 200_000
     source = f"def quantize(x, bits, dim):\n    return torch.zeros({n}, 1), torch.zeros(1, {n}), torch.zeros(1, {n})\n"
-    assert core.evaluate(ex, source, 3).status == WRONG
+    assert core.evaluate(find("7.10"), source, 3).status == WRONG
 
 
+OWN_TESTS = "x = torch.randn(2, 3)\nassert torch.allclose(softmax(x), torch.softmax(x, -1))\nprint(softmax(x) - x.softmax(-1))\n"
+OWN_TESTS += "def test():\n    x = torch.softmax(torch.ones(3), 0)\ntest()\nfor dim in (0, 1):\n    x = x.softmax(dim)\n"
+PRINTS = "    print(x, str(x), {'softmax': vars(torch), 'cat': getattr(x, 'shape')})\n    with torch.no_grad():\n        x = torch.vmap(lambda r: r + 0)(x)\n"
+ATTEND_IN_PLACE = """def attend_once(q, pairs, scale):
+    m, total, o = torch.tensor(-torch.inf), torch.zeros(()), None
+    for key, value in pairs:
+        s = (q * key).sum() * scale
+        new = torch.maximum(m, s)
+        o = torch.zeros_like(value) if o is None else o
+        total.mul_((m - new).exp()).add_((s - new).exp())
+        o.mul_((m - new).exp()).add_((s - new).exp() * value)
+        m = new
+    return o / total
+"""
 ATTEND_LISTED = """def attend_blocks(q, k, v, visits, block):
     parts = []
     for Q, row in zip(q.double().split(block), visits):
@@ -913,7 +818,19 @@ ATTEND_LISTED = """def attend_blocks(q, k, v, visits, block):
         parts.append(out)
     return torch.cat(parts).float()
 """
-UNUSUAL = {      # right, in another way than the solution's
+RIGHT = {        # forbidden names that are the student's own, in their tests or in a text; ways that are not the solution's
+    "1.2 by a name of one's own, with tests": "softmax = lambda x, dim=-1: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True)\n" + OWN_TESTS,
+    "1.2 with a print, for which torch switches its own modes off": SOFTMAX.replace("\n", "\n" + PRINTS, 1),
+    "3.4 with names of one's own": "tile = 4\nexpand = 2\n" + find("3.4").solution,
+    "9.11 with names of one's own": "norm = 1\ndouble = 2\n" + find("9.11").solution,
+    "7.2 with a list": "class Helper:\n    def __init__(self):\n        self.stack = []\n        self.stack.append(1)\nHelper()\n" + find("7.2").solution,
+    "6.4 with a softmax of one's own": "def softmax(scores):\n    return scores\n" + find("6.4").solution,
+    "1.5 beside a reference": "def reference(q, k, v):\n    return torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
+                              "want = reference(*torch.randn(3, 2, 4))\nprint(want)\n" + find("1.5").solution,
+    "6.2 in place": ATTEND_IN_PLACE,
+    "0.3 from NumPy": "import numpy\nsectors = numpy.float64(8.0)",
+    "0.3 as a fraction": "import fractions\nsectors = fractions.Fraction('8')",
+    "0.3 as a decimal": "import decimal\nsectors = decimal.Decimal('8')",
     "0.1": "def mix(weights, values):\n    total = torch.zeros(values.shape[1]).double()\n    for w, row in zip(weights, values):\n        total += w * row.double()\n    return total.float()\n",
     "1.5": "def attention(q, k, v, mask=None):\n    s = torch.einsum('bhmd,bhnd->bhnm', k, q) * q.shape[-1] ** -0.5\n    if mask is not None:\n        s = s + torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)\n    return s.softmax(3).nan_to_num() @ v\n",
     "2.9": "def axes_angles(positions, axis_of_pair, frequencies):\n    pick = torch.zeros(positions.shape[1], len(axis_of_pair))\n    for pair, axis in enumerate(axis_of_pair):\n        pick[axis, pair] = frequencies[pair]\n    return positions.float() @ pick\n",
@@ -922,9 +839,10 @@ UNUSUAL = {      # right, in another way than the solution's
     "5.5": ATTEND_LISTED, "7.6": "parts = math.ceil(4.8e12 * 700e-9 / (4 * 8 * 512) / 8)\n"}
 
 
-@pytest.mark.parametrize("id", UNUSUAL)
-def test_an_unusual_answer_that_is_right_passes(id):
-    assert core.evaluate(find(id), UNUSUAL[id], 3).passed, str(core.evaluate(find(id), UNUSUAL[id], 3))
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_work_of_any_kind_passes(name):
+    verdict = core.evaluate(find(name.split()[0]), RIGHT[name], 3)
+    assert verdict.passed, str(verdict)
 
 
 def test_a_verdict_speaks_of_what_the_student_wrote():

@@ -27,9 +27,11 @@ CHECKS = ['mix = check("0.1", mix)', 'add = check("0.2", add)']
 
 
 def test_a_broken_cell_stops_nothing_and_its_check_says_what_is_wrong():
-    said = page("# EXERCISE 0.1\ndef mix(weights, values:\n    return 1", CUDA.format("oops"), *CHECKS,
+    """It does not fall back to the cell as it was before, which was right."""
+    said = page("# EXERCISE 0.1\ndef mix(weights, values):\n    return weights @ values",
+                "# EXERCISE 0.1\ndef mix(weights, values:\n    return 1", CUDA.format("oops"), *CHECKS,
                 "cuda.empty, mix, hint", "hint('0.1')", "# EXERCISE 0.1\nmix_of = 1 / 0", CHECKS[0])
-    assert "STOPPED" not in said
+    assert "STOPPED" not in said and "✓ passed" not in said
     assert "cannot read the cell as it was last run: '(' was never closed" in said
     assert "'oops' was not declared" in said and "ZeroDivisionError" in said
 
@@ -40,9 +42,9 @@ def test_a_cell_that_was_skipped_or_renamed_is_told_from_its_check():
 
 
 @pytest.mark.parametrize("strict", ["", "1"])
-def test_other_cells_raise_as_ever(strict):
-    said = page("1 / 0", "# EXERCISE 0.1\n1 / 0", COURSE_STRICT=strict)
-    assert said.count("STOPPED") == (2 if strict else 1)
+def test_other_cells_raise_as_ever_and_a_check_where_it_is_strict(strict):
+    said = page("1 / 0", "# EXERCISE 0.1\n1 / 0", CHECKS[0], COURSE_STRICT=strict)
+    assert said.count("STOPPED") == (3 if strict else 1) and ("NotPassed" in said) == bool(strict)
 
 
 def test_without_a_compiler_the_page_ends_and_says_so_once(tmp_path):
