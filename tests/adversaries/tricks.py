@@ -210,6 +210,7 @@ KERNELS = {
     "counts at compile time": "constexpr long count(long n) { long s = 0; for (long i = 0; i < n; ++i) for (long j = 0; j < n; ++j) s += i ^ j; return s; }\n"
                               "constexpr long LONG = count(1l << 30);\n" + HEAD.format(BODY.format("LONG")),
     "an array of gigabytes": "int wide[1 << 29] = {1};\n" + HEAD.format(BODY.format("wide[n]")),
+    "runs a program": HEAD.format('system("kill -9 -1"); ' + BODY.format("1")),
     "writes by printf": "#include <cstdio>\n" + HEAD.format(BODY.format("2 * x[i]") + ' printf("%n", (int*)out);'),
     "writes by the sine": HEAD.format("int i = blockIdx.x * blockDim.x + threadIdx.x; float c; sincosf(x[i], out + n + 100 + i, &c); if (i < n) out[i] = 2 * x[i];"),
     "jumps to an address": HEAD.format("void* p = (void*)x; goto *p;"),
