@@ -818,7 +818,7 @@ ATTEND_LISTED = """def attend_blocks(q, k, v, visits, block):
         parts.append(out)
     return torch.cat(parts).float()
 """
-RIGHT = {        # forbidden names that are the student's own, in their tests or in a text; ways that are not the solution's
+RIGHT = {        # forbidden names that are one's own, in tests or in a text; ways that are not the solution's
     "1.2 by a name of one's own, with tests": "softmax = lambda x, dim=-1: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True)\n" + OWN_TESTS,
     "1.2 with a print, for which torch switches its own modes off": SOFTMAX.replace("\n", "\n" + PRINTS, 1),
     "3.4 with names of one's own": "tile = 4\nexpand = 2\n" + find("3.4").solution,
