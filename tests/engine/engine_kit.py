@@ -1,8 +1,10 @@
 """What the engine tests share: three thread orders, two compilers, and launches counted in one line."""
 import contextlib
 import functools
+import math
 import os
 import shutil
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from laptop_cuda import gpu
 ORDERS = [pytest.param({"order": "forward"}, id="forward"), pytest.param({"order": "reverse"}, id="reverse"),
           pytest.param({"order": "seeded", "seed": 7}, id="seeded")]
 EVERY_WAY = [contextlib.nullcontext, *(functools.partial(cuda.sanitize, **o.values[0]) for o in ORDERS)]
+WAYS = {"plain": contextlib.nullcontext, "sanitize": cuda.sanitize, "profile": cuda.profile}
 COUNTS = ("global_load", "global_store", "shared_load", "shared_store", "atomics", "barriers")
 # kernels whose launches are played and replayed
 PLAYED = """
@@ -69,12 +72,46 @@ def use_compiler(monkeypatch, name: str) -> None:
     monkeypatch.setenv("CXX", name)
 
 
-def counted(kernel, grid, block, *args, shared: int = 0):
+@pytest.fixture(params=COMPILERS)
+def compiler(request, monkeypatch) -> str:
+    use_compiler(monkeypatch, request.param)
+    return request.param
+
+
+def counted(kernel, grid, block, *args, shared: int = 0, **how):
     """The counts of one launch."""
-    with cuda.profile() as report:
+    with cuda.profile(**how) as report:
         kernel[grid, block, shared](*args)
     assert len(report.launches) == 1
     return report.launches[0]
+
+
+def checked(kernel, grid, block, *args, shared: int = 0, **how) -> None:
+    """One launch under the sanitizer."""
+    with cuda.sanitize(**how):
+        kernel[grid, block, shared](*args)
+
+
+def fault(kernel, grid, block, *args, **how) -> cuda.KernelError:
+    """What the sanitizer says of one launch that is wrong."""
+    with pytest.raises(cuda.KernelError) as caught:
+        checked(kernel, grid, block, *args, **how)
+    return caught.value
+
+
+def rounded(value: Fraction, digits: int, finest: int, mode: str = "rn") -> float:
+    """The number of a format next to an exact one: the nearest (of two the even one), or in one direction."""
+    if not value:
+        return 0.0
+    size = abs(value)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent -= size < Fraction(2) ** exponent                      # 2^exponent <= size < 2^(exponent + 1)
+    unit = Fraction(2) ** max(exponent - digits + 1, finest)
+    away = mode == "ru" and value > 0 or mode == "rd" and value < 0
+    result = (round if mode == "rn" else math.ceil if away else math.floor)(size / unit) * unit
+    largest = Fraction(2) ** (2 - finest - digits) * (2 - Fraction(2) ** (1 - digits))
+    found = math.inf if result > largest and (away or mode == "rn") else float(min(result, largest))
+    return -found if value < 0 else found
 
 
 def ramp(*shape: int) -> np.ndarray:

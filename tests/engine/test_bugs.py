@@ -10,7 +10,7 @@ from typing import Callable
 
 import pytest
 import torch
-from engine_kit import ORDERS, compiled, line_of
+from engine_kit import ORDERS, checked, compiled, fault, line_of
 from test_counts import ramp
 from torch import zeros
 
@@ -466,25 +466,21 @@ def test_two_names_of_dynamic_shared_memory_are_a_note():
 
 
 def test_a_race_names_both_sides():
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        compiled(SOURCE).no_barrier[1, 64](ramp(64), zeros(64))
+    error = fault(compiled(SOURCE).no_barrier, 1, 64, ramp(64), zeros(64))
     lines = sorted(line_of(SOURCE, "// BUG no_barrier"))
-    assert all(str(line) in caught.value.message for line in lines), caught.value.message
+    assert all(str(line) in error.message for line in lines), error.message
 
 
 def test_an_out_of_bounds_index_is_given():
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        compiled(SOURCE).no_guard[1, 128](ramp(100), zeros(128))
-    assert "x[100]" in caught.value.message and "100" in caught.value.message, caught.value.message
-    assert caught.value.thread[0] == 100, caught.value.thread
+    error = fault(compiled(SOURCE).no_guard, 1, 128, ramp(100), zeros(128))
+    assert "x[100]" in error.message and "100" in error.message, error.message
+    assert error.thread[0] == 100, error.thread
 
 
 def test_the_arrays_are_as_they_were_after_an_error():
     mod, y = compiled(SOURCE), zeros(100)
-    with pytest.raises(cuda.KernelError), cuda.sanitize():
-        mod.guard_off_by_one[1, 128](ramp(100), y, 100)
-    with cuda.sanitize():
-        mod.guard_off_by_one[1, 100](ramp(100), y, 100)      # and the engine still works
+    fault(mod.guard_off_by_one, 1, 128, ramp(100), y, 100)
+    checked(mod.guard_off_by_one, 1, 100, ramp(100), y, 100)         # and the engine still works
     assert torch.equal(y, ramp(100))
 
 
@@ -496,9 +492,8 @@ CAUSES = {"counting_without_atomics": "atomicAdd", "old_warp_reduction": "These 
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.name in CAUSES], ids=lambda bug: bug.name)
 def test_the_cause_named_is_the_one_to_mend(bug):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        compiled(SOURCE)[bug.name][bug.grid, bug.block](*bug.args())
-    assert CAUSES[bug.name] in caught.value.message, caught.value.message
+    error = fault(compiled(SOURCE)[bug.name], bug.grid, bug.block, *bug.args())
+    assert CAUSES[bug.name] in error.message, error.message
 
 
 def test_a_crash_of_a_plain_run_says_where_to_look():

@@ -8,7 +8,7 @@ from typing import Callable
 
 import pytest
 import torch
-from engine_kit import COUNTS, ORDERS, compiled
+from engine_kit import COUNTS, ORDERS, checked, compiled
 
 import laptop_cuda as cuda
 
@@ -423,8 +423,7 @@ def test_compaction_keeps_every_element(order):
     """The order of warps is not defined, so the result is compared as a set."""
     x = integers(200, 30)
     out, count = torch.full((200,), -1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
-    with cuda.sanitize(**order):
-        compiled(SOURCE).compact[2, 128](x, out, count, 200)
+    checked(compiled(SOURCE).compact, 2, 128, x, out, count, 200, **order)
     want = x[x % 3 == 0]
     assert count.item() == len(want)
     assert torch.equal(out[:len(want)].sort().values, want.sort().values)

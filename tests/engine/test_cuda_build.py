@@ -230,7 +230,6 @@ def test_errors_name_the_students_line(source, line, words, compiler, needs, mon
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_falling_off_a_function_is_no_error_until_it_happens(compiler, needs, monkeypatch):
     monkeypatch.setenv("CXX", needs(compiler))
-    import torch
     mod = cuda.compile("__device__ float f(float x) { if (x < 1) return 2; else if (x > 1) return 3; }\n"
                        "__global__ void k(float* x) { x[0] = f(x[0]); }")
     mod.k[1, 1](x := torch.zeros(1))

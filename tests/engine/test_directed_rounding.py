@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import laptop_cuda as cuda
-from engine_kit import compiled, use_compiler
+from engine_kit import checked, compiled, compiler, rounded  # noqa: F401
 
 KERNEL = """
 __global__ void {T}_{mode}(const {T}* x, const {T}* y, const {T}* z, {T}* out, int n) {{
@@ -46,45 +45,31 @@ __global__ void halves(const double* x, int* out, double* back) {
 FORMATS = {np.float32: (24, -149), np.float64: (53, -1074)}
 
 
-def rounded(value: Fraction, dtype, mode: str) -> float:
-    """The number of the format next to an exact value that is not 0, in one direction."""
-    digits, finest = FORMATS[dtype]
-    size = abs(value)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    exponent += size >= Fraction(2) ** exponent                     # 2^(exponent-1) <= size < 2^exponent
-    unit = Fraction(2) ** max(exponent - digits, finest)
-    away = mode == "ru" and value > 0 or mode == "rd" and value < 0
-    result = (math.ceil if away else math.floor)(size / unit) * unit
-    largest = Fraction(float(np.finfo(dtype).max))
-    found = math.inf if result > largest and away else float(min(result, largest))
-    return -found if value < 0 else found
-
-
-def summed(a: Fraction, b: Fraction, dtype, mode: str, minus: tuple[bool, bool]) -> float:
+def summed(a: Fraction, b: Fraction, form, mode: str, minus: tuple[bool, bool]) -> float:
     """`minus`: the terms' signs, which a 0 has too."""
     if a + b:
-        return rounded(a + b, dtype, mode)
+        return rounded(a + b, *form, mode)
     return -0.0 if all(minus) or mode == "rd" and any(minus) else 0.0
 
 
-def root(x: float, dtype, mode: str) -> float:
+def root(x: float, form, mode: str) -> float:
     if x == 0:
         return 0.0
-    bits = -FORMATS[dtype][1] + 60
+    bits = -form[1] + 60
     scaled = Fraction(x) * 4**bits                                  # an integer, far wider than the format
     whole = math.isqrt(int(scaled))
-    return rounded(Fraction(2 * whole + (whole * whole != scaled), 2 * 2**bits), dtype, mode)
+    return rounded(Fraction(2 * whole + (whole * whole != scaled), 2 * 2**bits), *form, mode)
 
 
-def right(x, y, z, dtype, mode: str) -> list[float]:
+def right(x, y, z, form, mode: str) -> list[float]:
     a, b, c = Fraction(float(x)), Fraction(float(y)), Fraction(float(z))
     minus = [math.copysign(1, v) < 0 for v in (x, y, z)]
     sign = -0.0 if minus[0] != minus[1] else 0.0
     return [
-        summed(a, b, dtype, mode, (minus[0], minus[1])), summed(a, -b, dtype, mode, (minus[0], not minus[1])),
-        rounded(a * b, dtype, mode) if a * b else sign, rounded(a / b, dtype, mode) if a else sign,
-        rounded(1 / b, dtype, mode), root(abs(float(x)), dtype, mode),
-        summed(a * b, c, dtype, mode, (minus[0] != minus[1], minus[2])),
+        summed(a, b, form, mode, (minus[0], minus[1])), summed(a, -b, form, mode, (minus[0], not minus[1])),
+        rounded(a * b, *form, mode) if a * b else sign, rounded(a / b, *form, mode) if a else sign,
+        rounded(1 / b, *form, mode), root(abs(float(x)), form, mode),
+        summed(a * b, c, form, mode, (minus[0] != minus[1], minus[2])),
     ]
 
 
@@ -109,29 +94,24 @@ def same(found, expected) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
-def test_every_direction_is_exact(compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_every_direction_is_exact(compiler):
     module = compiled(SOURCE)
     for (dtype, name), mode in itertools.product(((np.float32, "float"), (np.float64, "double")), MODES):
         with np.errstate(all="ignore"):
             x, y, z = operands(dtype, 40)
         out = np.zeros((7, len(x)), dtype)
         module[f"{name}_{mode}"][len(x) // 128 + 1, 128](x, y, z, out, len(x))
-        expected = [right(*row, dtype, mode) for row in zip(x, y, z)]
+        expected = [right(*row, FORMATS[dtype], mode) for row in zip(x, y, z)]
         for operation in range(7):
             same(out[operation], [row[operation] for row in expected])
-        checked = np.zeros((7, 64), dtype)
-        with cuda.sanitize():
-            module[f"{name}_{mode}"][1, 64](*(np.ascontiguousarray(v[-64:]) for v in (x, y, z)), checked, 64)
+        last, again = [np.ascontiguousarray(v[-64:]) for v in (x, y, z)], np.zeros((7, 64), dtype)
+        checked(module[f"{name}_{mode}"], 1, 64, *last, again, 64)
         for operation in range(7):
-            same(checked[operation], out[operation, -64:])
+            same(again[operation], out[operation, -64:])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
-def test_conversions_are_exact_in_every_direction(compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_conversions_are_exact_in_every_direction(compiler):
     module = compiled(SOURCE)
     edges = [0, 1, -1, 2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63),
              -(2**63) + 1, -2**11 + 1]
@@ -143,7 +123,7 @@ def test_conversions_are_exact_in_every_direction(compiler, monkeypatch):
     d[:4] = 0.0, -0.0, 1e300, -1e-300
 
     def exact(value, dtype, mode):
-        return rounded(Fraction(value), dtype, mode) if value else value
+        return rounded(Fraction(value), *FORMATS[dtype], mode) if value else value
     for mode in MODES:
         out, wide = np.zeros((5, len(v)), np.float32), np.zeros((2, len(v)))
         module[f"to_float_{mode}"][1, 128](d, v, out, len(v))

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import laptop_cuda as cuda
+from engine_kit import checked, counted
 
 SOURCE = """
 __global__ void reads(float* out) { out[0] = threadIdx.x + blockDim.y + gridDim.z + warpSize; }
@@ -23,8 +24,7 @@ def module():
 
 def test_a_kernel_reads_its_index():
     out = torch.zeros(1)
-    with cuda.sanitize():
-        module().reads[1, 1](out)
+    checked(module().reads, 1, 1, out)
     assert out[0] == 34
 
 
@@ -40,8 +40,7 @@ def test_the_engines_variables_are_out_of_bounds(name, watch):
 def test_a_return_address_that_was_written_is_found():
     with pytest.raises(cuda.KernelError, match="writes over the address to which one of its functions "
                        "returns"):
-        with cuda.sanitize():
-            module().returns_elsewhere[1, 1](torch.zeros(1))
+        checked(module().returns_elsewhere, 1, 1, torch.zeros(1))
 
 
 def test_a_kernel_is_counted_and_sanitized_in_one_run():
@@ -49,9 +48,8 @@ def test_a_kernel_is_counted_and_sanitized_in_one_run():
     kernel = cuda.compile("__global__ void k(float* out) { __shared__ float s; if (!threadIdx.x) s = 0;"
                           " s += 1; if (threadIdx.x == 63) out[0] = s; }").k
     out = torch.zeros(1)
-    with cuda.profile() as report:
-        kernel[1, 64](out)
-    assert out[0] == 64 and report.launches[0].barriers == 0
+    launch = counted(kernel, 1, 64, out)
+    assert out[0] == 64 and launch.barriers == 0
     with pytest.raises(cuda.KernelError) as caught, cuda.profile(sanitized=True):
         kernel[1, 64](out)
     assert caught.value.kind == "race"

@@ -3,8 +3,7 @@ bytes."""
 import numpy as np
 import pytest
 
-import laptop_cuda
-from engine_kit import compiled, counted
+from engine_kit import checked, compiled, counted
 
 torch = pytest.importorskip("torch")
 
@@ -64,8 +63,7 @@ def test_every_code_widens_as_in_torch(name):
     dtype = TYPES[name][0]
     x = torch.arange(256, dtype=torch.uint8).view(dtype)
     y, h = torch.zeros(256), torch.zeros(256, dtype=torch.float16)
-    with laptop_cuda.sanitize():
-        getattr(compiled(SOURCE), f"widen_{name}")[2, 128](x, y, h, 256)
+    checked(getattr(compiled(SOURCE), f"widen_{name}"), 2, 128, x, y, h, 256)
     assert torch.equal(y.isnan(), x.float().isnan())
     assert torch.equal(y.nan_to_num(9), x.float().nan_to_num(9))
     assert torch.equal(h.float().nan_to_num(9), x.to(torch.float16).float().nan_to_num(9))
@@ -75,8 +73,7 @@ def test_pairs_and_fours_are_their_elements():
     x = torch.randn(32, 4) * 100
     four, back = torch.zeros(32, 4, dtype=torch.uint8), torch.zeros(32, 4)
     two, of_halves = torch.zeros(32, 2, dtype=torch.uint8), torch.zeros(32, 4, dtype=torch.uint8)
-    with laptop_cuda.sanitize():
-        compiled(SOURCE).vectors[1, 32](x, four, back, two, of_halves)
+    checked(compiled(SOURCE).vectors, 1, 32, x, four, back, two, of_halves)
     wanted = x.clamp(-448, 448).to(torch.float8_e4m3fn)
     assert torch.equal(four, wanted.view(torch.uint8)) and torch.equal(back, wanted.float())
     assert torch.equal(two, x[:, :2].contiguous().to(torch.float8_e5m2).view(torch.uint8))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import ORDERS, compiled, use_compiler
+from engine_kit import ORDERS, compiled, compiler  # noqa: F401
 
 SOURCE = r"""
 #include <cooperative_groups.h>
@@ -48,9 +48,7 @@ def turn(blocks: int, threads: int, times: int, waits: int = 1):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
-def test_the_grid_waits_for_all_its_blocks(compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_the_grid_waits_for_all_its_blocks(compiler):
     for blocks, threads in ((216, 1024), (3456, 64), (5, 96)):
         found, right = turn(blocks, threads, 7)
         assert (found == right).all()

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from engine_kit import compiled, counted
+from engine_kit import compiled, counted, rounded
 
 SOURCE = r"""
 #include <cuda_fp16.h>
@@ -58,7 +58,10 @@ __global__ void vectors(const float4* in, uint2* out) {
 """
 
 
-@pytest.fixture(params=["h", "b"])
+FORMATS = {"h": (11, -24), "b": (8, -133)}          # binary digits, and the exponent of the smallest number
+
+
+@pytest.fixture(params=FORMATS)
 def suffix(request):
     return request.param
 
@@ -134,21 +137,6 @@ def test_arithmetic(suffix, dtype):
                 and same(quotient, a / b))
 
 
-def rounded(value: Fraction, dtype: torch.dtype) -> float:
-    """The nearest number of the format, ties to even."""
-    if value == 0:
-        return 0.0
-    digits, finest = (11, -24) if dtype == torch.float16 else (8, -133)
-    size = abs(value)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    exponent -= size < Fraction(2) ** exponent
-    unit = Fraction(2) ** max(exponent - digits + 1, finest)
-    whole, rest = divmod(size, unit)
-    whole += rest * 2 > unit or (rest * 2 == unit and whole % 2)
-    result = float(whole * unit)
-    return math.copysign(result if result <= torch.finfo(dtype).max else math.inf, value)
-
-
 def test_a_fused_multiply_add_is_rounded_once(suffix, dtype):
     a, b, c = (shuffled(dtype, seed)[:16384].contiguous() for seed in (1, 2, 3))
     a[:4096] = 1 + torch.finfo(dtype).eps * torch.arange(4096).remainder(64).to(dtype)     # near ties
@@ -158,7 +146,7 @@ def test_a_fused_multiply_add_is_rounded_once(suffix, dtype):
     launch(f"fused_{suffix}", a, b, c, out)
     for x, y, z, got in zip(a.tolist(), b.tolist(), c.tolist(), out.tolist()):
         if all(map(math.isfinite, (x, y, z))):
-            assert got == rounded(Fraction(x) * Fraction(y) + Fraction(z), dtype), (x, y, z)
+            assert got == rounded(Fraction(x) * Fraction(y) + Fraction(z), *FORMATS[suffix]), (x, y, z)
 
 
 def test_functions(suffix, dtype):

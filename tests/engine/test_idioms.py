@@ -135,17 +135,6 @@ template <unsigned int blockSize> __global__ void reduce_unrolled(const float* i
     if (tid < 32) warpReduce<blockSize>(sdata, tid);
     if (tid == 0) out[0] = sdata[0];
 }
-namespace kernels { namespace detail {
-struct MultiplyAdd {
-    float a;
-    __device__ __forceinline__ float operator()(float x, float y) const { return fmaf(a, x, y); }
-};
-template <typename Op, typename T, typename... Rest>
-__global__ void elementwise(T* out, int n, Op op, const T* first, const Rest*... rest) {
-    const int stride = blockDim.x * gridDim.x;
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) out[i] = op(first[i], rest[i]...);
-}
-} }
 __global__ void early_continue(const int* mask, const float* x, float* y, int rows, int cols) {
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         if (!mask[row]) continue;
@@ -187,15 +176,11 @@ launch("packed_halves", 1, 64, lambda a=randn(500).half(), b=randn(500, seed=1).
        ((a, b, blank(500, like=torch.float16), 500), {2: a + b}))
 launch("packed_residual", 1, 64, lambda a=randn(512).bfloat16(), b=randn(512, seed=1).bfloat16():
        ((blank(512, like=torch.bfloat16), a, b), {0: a + b}))
-
-
 launch("reduce6<float, 128, false>", 1, 128, lambda x=randn(1000): ((x, blank(1), 1000),
        {1: x.sum()[None]}), shared=512)
 launch("reduce6<int, 256, false>", 1, 256, lambda x=integers(1000, 100):
        ((x, blank(1, like=torch.int32), 1000), {1: x.sum()[None].int()}), shared=1024)
 launch("reduce_unrolled<128>", 1, 128, lambda x=randn(128): ((x, blank(1)), {1: x.sum()[None]}))
-
-
 launch("early_continue", 2, 64, lambda x=randn(6, 50),
        mask=torch.tensor([1, 0, 1, 1, 0, 1], dtype=torch.int32): ((mask, x, torch.zeros(6), 6, 50),
        {2: x.sum(1) * mask}))

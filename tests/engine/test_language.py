@@ -4,7 +4,7 @@ from typing import Callable
 
 import pytest
 import torch
-from engine_kit import ORDERS, mod  # noqa: F401
+from engine_kit import ORDERS, checked, fault, mod  # noqa: F401
 from test_clean import Run, blank, check, listing, randn
 
 import laptop_cuda as cuda
@@ -274,8 +274,7 @@ def test_constants_in_read_only_memory():
                        "__global__ void k(float* y) { y[0] += HALF * TABLE[1]; }")
     y = torch.ones(1)
     mod.k[1, 1](y)
-    with cuda.sanitize():
-        mod.k[1, 1](y)
+    checked(mod.k, 1, 1, y)
     assert y.item() == 5
     with pytest.raises(cuda.ArgumentError, match="`HALF` is const"):
         mod.globals["HALF"] = 1.0
@@ -314,15 +313,11 @@ def test_printf_of_lanes_that_diverge_is_shown_once(mod, capsys):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_failed_assert_is_an_error(mod, order):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
-        mod.claims[1, 32](LANES)
-    assert "x[threadIdx.x] < 20" in caught.value.message and caught.value.kernel == "claims"
-    assert caught.value.line == SOURCE[:SOURCE.index("assert(x[thr")].count("\n") + 1
+    error = fault(mod.claims, 1, 32, LANES, **order)
+    assert "x[threadIdx.x] < 20" in error.message and error.kernel == "claims"
+    assert error.line == SOURCE[:SOURCE.index("assert(x[thr")].count("\n") + 1
     mod.claims[1, 16](LANES)
-
-
-def test_a_failed_assert_of_a_plain_run_leaves_python_alive(mod):
-    with pytest.raises(cuda.KernelError):
+    with pytest.raises(cuda.KernelError):               # a plain run leaves Python alive too
         mod.claims[1, 32](LANES)
 
 
@@ -344,30 +339,26 @@ UNSUPPORTED = {
 }
 
 
-NO_HOST_FUNCTION = [
-    "#define HD __host__ __device__\nHD float f(float x) { return x; }",
-    "__device__ float f(float x);\nfloat f(float x) { return x; }",
-    "__device__ float f(float x) { return x; }\nfloat f(double x) { return x; }",
-    "constexpr int f(int n) { return n; }",
-]
+POOL = """#include <new>
+struct Pool { float at; __device__ float raise(float x) { return x; } };
+__device__ float puts(float x) { return x; }"""
+MAY_BE_A_DEVICE_FUNCTION = {       # what comes before a kernel, and its body
+    "by a macro": ("#define HD __host__ __device__\nHD float f(float x) { return x; }", "y[0] = f(2);"),
+    "declared": ("__device__ float f(float x);\nfloat f(float x) { return x; }", "y[0] = f(2.0f);"),
+    "an overload": ("__device__ float f(float x) { return x; }\nfloat f(double x) { return 0; }",
+                    "y[0] = f(2.0f);"),
+    "constexpr": ("constexpr int f(int n) { return n; }", "y[0] = f(2.0f);"),
+    "a lambda": ("float f(float x) { return 0; }", "auto f = [](float x) { return x; }; y[0] = f(2);"),
+    "names of the host": (POOL, "alignas(Pool) char room[sizeof(Pool)]; Pool* p = new (room) Pool{2};\n"
+                                "y[0] = puts(p->raise(p->at));"),
+}
 
 
-@pytest.mark.parametrize("helper", NO_HOST_FUNCTION)
-def test_a_helper_that_may_be_a_device_function_is_taken_for_one(helper):
-    y = torch.ones(1)
-    cuda.compile(helper + "\n__global__ void k(float* y) { y[0] = f(2.0f); }").k[1, 1](y)
+@pytest.mark.parametrize("name", MAY_BE_A_DEVICE_FUNCTION)
+def test_what_may_be_a_device_function_is_taken_for_one(name):
+    before, body = MAY_BE_A_DEVICE_FUNCTION[name]
+    cuda.compile(f"{before}\n__global__ void k(float* y) {{ {body} }}").k[1, 1](y := torch.ones(1))
     assert y.item() == 2
-
-
-def test_names_of_the_host_may_be_the_files_own():
-    y = torch.ones(1)
-    cuda.compile("#include <new>\n"
-                 "struct Pool { float at; __device__ float raise(float x) { return x; } };\n"
-                 "__device__ float puts(float x) { return x + 1; }\n"
-                 "__global__ void k(float* y) { alignas(Pool) char room[sizeof(Pool)]; Pool* p = new (room) "
-                 "Pool{2};\n"
-                 "y[0] = puts(p->raise(p->at)); }").k[1, 1](y)
-    assert y.item() == 3
 
 
 def test_what_other_peoples_kernels_begin_with(tmp_path):
@@ -391,13 +382,6 @@ def test_what_other_peoples_kernels_begin_with(tmp_path):
     with pytest.raises(cuda.KernelError, match="k reaches `%cluster_ctarank`"):
         (tmp_path / "k.cu").write_text((tmp_path / "k.cu").read_text().replace("if (y[0])", "if (y[1])"))
         cuda.load(tmp_path / "k.cu", std="c++20").k[1, 1](y)
-
-
-def test_a_lambda_may_have_the_name_of_a_host_function():
-    source = "float f(float x) { return 0; }\n__global__ void k(float* y) { auto f = [](float x) { return x; }; y[0] = f(2); }"
-    y = torch.ones(1)
-    cuda.compile(source).k[1, 1](y)
-    assert y.item() == 2
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)

@@ -4,7 +4,7 @@ import torch
 
 from adversaries import cheats, hidden
 import laptop_cuda as cuda
-from engine_kit import COMPILERS, use_compiler
+from engine_kit import compiler  # noqa: F401
 from laptop_cuda.toolchain.declared import declared
 from laptop_cuda.toolchain.object_file import read_object
 from laptop_cuda.only_kernels import refusal, refused
@@ -39,12 +39,6 @@ REFUSED = {
     "constructor": "struct Early { Early() { value = 1; } int value; } early;\n" + KERNEL.format("out[0] = early.value;"),
     "constructor inlined": "int first() { return threadIdx.x + 1; }\nint value = first();\n" + KERNEL.format("out[0] = value;"),
 }
-
-
-@pytest.fixture(params=COMPILERS)
-def compiler(request, monkeypatch):
-    use_compiler(monkeypatch, request.param)
-    return request.param
 
 
 def told(source: str) -> str:
@@ -121,9 +115,7 @@ __global__ void few(float* out, int n) { out[0] = deep(n); }
 """
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_what_a_kernel_declares_is_known_where_no_launch_reaches_it(compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_what_a_kernel_declares_is_known_where_no_launch_reaches_it(compiler):
     with cuda.profile() as report:
         module = cuda.compile(DECLARES)
         module.many[1, 1](torch.zeros(1), 2)

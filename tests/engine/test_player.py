@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from engine_kit import PLAYED, compiled, line_of, ramp
+from engine_kit import PLAYED, compiled, counted, fault, line_of, ramp
 
 import laptop_cuda as cuda
 from laptop_cuda import Machine
@@ -60,15 +60,11 @@ LAUNCHES = {
 
 def launch_of(name: str, **how):
     grid, block, *arguments = LAUNCHES[name]()
-    with cuda.profile(**how) as report:
-        MODULE[name][grid, block](*arguments)
-    return report.launches[0]
+    return counted(MODULE[name], grid, block, *arguments, **how)
 
 
 def race() -> cuda.KernelError:
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        MODULE.reverse[1, 64](ramp(64), np.zeros(64, np.float32))
-    return caught.value
+    return fault(MODULE.reverse, 1, 64, ramp(64), np.zeros(64, np.float32))
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
@@ -175,9 +171,8 @@ __global__ void walk(const int* x, int* out, int n) {
     out[t] = found;
 }
 """)
-    with cuda.profile() as report:
-        module.walk[1, 32](np.arange(9, dtype=np.int32) + 2, out := np.zeros(32, np.int32), 9)
-    replay = report.launches[0].replay()
+    launch = counted(module.walk, 1, 32, np.arange(9, dtype=np.int32) + 2, out := np.zeros(32, np.int32), 9)
+    replay = launch.replay()
     trace = Trace(replay)
     trace.with_registers(replay)
     end = next(n for n, s in enumerate(trace.steps) if s["kind"] == "store")
@@ -188,9 +183,7 @@ __global__ void walk(const int* x, int* out, int n) {
 def test_variables_in_a_namespace():
     module = compiled("#define N 4\nnamespace a { __global__ void f(float* x) { uint i = threadIdx.x; x[i] "
                       "= i + N; } }")
-    with cuda.profile() as report:
-        module["a::f"][1, 4](np.zeros(4, np.float32))
-    found = report.launches[0].replay().registers
+    found = counted(module["a::f"], 1, 4, np.zeros(4, np.float32)).replay().registers
     assert found["names"] == ["i"] and found["rows"][0][-1] == [0, 1, 2, 3]
 
 
@@ -226,9 +219,7 @@ def test_where_no_step_is_recorded_it_says_so():
 def test_words_that_do_not_wait_are_not_painted_as_waiting():
     module = compiled("__global__ void wide(float4* out) { __shared__ float4 tile[32]; tile[threadIdx.x] = "
                       "make_float4(1, 2, 3, 4); out[threadIdx.x] = tile[threadIdx.x]; }")
-    with cuda.profile() as report:
-        module.wide[1, 32](np.zeros(128, np.float32))
-    trace = Trace(report.launches[0].replay())
+    trace = Trace(counted(module.wide, 1, 32, np.zeros(128, np.float32)).replay())
     number = next(n for n, step in enumerate(trace.steps) if step["kind"] == "load")
     assert trace.steps[number]["wavefronts"] == 4 and not trace.steps[number]["excess"]
     assert ">4<" in (drawn := trace.picture(number).canvas.svg()) and 'lc-f-warn' not in drawn

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import counted, mod  # noqa: F401
+from engine_kit import counted, fault, mod  # noqa: F401
 from laptop_cuda.rewrite import rewrite
 
 SOURCE = r"""
@@ -252,16 +252,14 @@ def test_an_unknown_instruction_is_an_error_where_it_is_reached(mod):
 
 
 def test_a_copy_that_is_used_before_its_wait(mod):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.used_too_early[1, 32](np.zeros(32, np.float32), np.zeros(32, np.float32))
-    assert caught.value.kind == "race" and "// early" in SOURCE.splitlines()[caught.value.line - 1]
+    error = fault(mod.used_too_early, 1, 32, np.zeros(32, np.float32), np.zeros(32, np.float32))
+    assert error.kind == "race" and "// early" in SOURCE.splitlines()[error.line - 1]
 
 
 def test_an_access_beyond_shared_memory(mod):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.beyond[1, 32](np.zeros(32, np.float32))
-    assert caught.value.kind == "out of bounds" and "s[32]" in str(caught.value)
-    assert "// one too far" in SOURCE.splitlines()[caught.value.line - 1]
+    error = fault(mod.beyond, 1, 32, np.zeros(32, np.float32))
+    assert error.kind == "out of bounds" and "s[32]" in str(error)
+    assert "// one too far" in SOURCE.splitlines()[error.line - 1]
 
 
 def test_the_rewriter_keeps_every_line():

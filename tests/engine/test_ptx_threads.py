@@ -3,8 +3,7 @@ says."""
 import numpy as np
 import pytest
 
-import laptop_cuda as cuda
-from engine_kit import ORDERS, counted, mod  # noqa: F401
+from engine_kit import ORDERS, checked, counted, fault, mod  # noqa: F401
 
 pytestmark = pytest.mark.slow
 SOURCE = r"""
@@ -96,8 +95,7 @@ __global__ void rows8(const uint32_t* a, const uint32_t* b, const int* c, int* d
 
 def test_what_was_released_is_seen_by_who_acquires(mod):
     flag, data, out = (np.zeros(3, np.int32) for _ in range(3))
-    with cuda.sanitize():
-        mod.handed_on[2, 32](flag, data, out)
+    checked(mod.handed_on, 2, 32, flag, data, out)
     assert out.tolist() == [42, 43, 44]
     flag[:], out[:] = 0, 0
     mod.handed_on[2, 32](flag, data, out)
@@ -108,16 +106,14 @@ def test_what_was_released_is_seen_by_who_acquires(mod):
 
 
 def test_relaxed_accesses_order_nothing(mod):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.not_released[2, 32](*(np.zeros(3, np.int32) for _ in range(3)))
-    assert caught.value.kind == "race" and "data[0]" in str(caught.value)
+    error = fault(mod.not_released, 2, 32, *(np.zeros(3, np.int32) for _ in range(3)))
+    assert error.kind == "race" and "data[0]" in str(error)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_thread_waits_for_another(mod, order):
     flag, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
-    with cuda.sanitize(**order):
-        mod.within_a_block[1, 64](flag, out)
+    checked(mod.within_a_block, 1, 64, flag, out, **order)
     assert out[0] == 7
     mod.within_a_block[1, 64](flag * 0, out)
 
@@ -125,21 +121,17 @@ def test_a_thread_waits_for_another(mod, order):
 @pytest.mark.parametrize("order", ORDERS)
 def test_who_arrives_goes_on(mod, order):
     y = np.zeros((5, 64), np.int32)
-    with cuda.sanitize(**order):
-        mod.producers[2, 128](y, 5, 0)
+    checked(mod.producers, 2, 128, y, 5, 0, **order)
     assert (y == np.arange(64)[::-1] + np.arange(5)[:, None]).all()
     y[:] = 0
     mod.producers[1, 128](y, 5, 0)
     assert (y == np.arange(64)[::-1] + np.arange(5)[:, None]).all()
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
-        mod.producers[1, 128](y, 1, 1)
-    assert caught.value.kind in ("race", "uninitialized")
+    assert fault(mod.producers, 1, 128, y, 1, 1, **order).kind in ("race", "uninitialized")
 
 
 def test_votes_of_a_block_and_the_elected_lane(mod):
     x, y = np.arange(96, dtype=np.int32), np.zeros((96, 7), np.int32)
-    with cuda.sanitize():
-        mod.gathered[1, 96](x, y)
+    checked(mod.gathered, 1, 96, x, y)
     assert (y[:, 0] == 90).all() and (y[:, 1] == 0).all() and (y[:, 2] == 1).all()
     assert (y[:, 3] == 0).all() and (y[:, 4] == (np.arange(96) % 32 == 0)).all()
     assert (y[:, 5] == -1).all() and (y[:, 6] == 1).all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import COMPILERS, ORDERS, compiled, counted, mod, ramp, use_compiler  # noqa: F401
+from engine_kit import ORDERS, checked, compiled, compiler, counted, fault, mod, ramp  # noqa: F401
 
 SOURCE = r"""
 #include <cuda_fp16.h>
@@ -86,10 +86,9 @@ template <class... P> __global__ void sum(float* x, P... p) { x[threadIdx.x] += 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_value_from_a_lane_outside_the_mask(mod, order):
     y = np.zeros(32, np.float32)
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
-        mod.beyond_the_mask[1, 32](y)
-    assert caught.value.kind == "uninitialized" and "not in its mask" in str(caught.value)
-    assert "__shfl_down_sync(0xf" in SOURCE.splitlines()[caught.value.line - 1] and not y.any()
+    error = fault(mod.beyond_the_mask, 1, 32, y, **order)
+    assert error.kind == "uninitialized" and "not in its mask" in str(error)
+    assert "__shfl_down_sync(0xf" in SOURCE.splitlines()[error.line - 1] and not y.any()
 
 
 def test_an_undefined_value_that_is_dropped_is_a_note(mod):
@@ -105,9 +104,7 @@ def test_code_for_an_architecture_is_not_left_out(mod):
     assert y.sum() == 4
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_counts_are_exact_where_half_arithmetic_diverges(compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_counts_are_exact_where_half_arithmetic_diverges(compiler):
     x = np.random.default_rng(0).standard_normal(2048).astype(np.float16)
     launch = counted(compiled(SOURCE).clamp_halves, 8, 256, x, np.zeros_like(x))
     assert launch.global_load.requests == launch.global_store.requests == 64
@@ -139,8 +136,7 @@ def test_the_last_block_needs_a_barrier_before_its_ticket(mod, order):
     def launch(barrier, fence):
         y = np.zeros(1, np.float32)
         mod.globals["ticket"] = 0
-        with cuda.sanitize(**order):
-            mod.last_block[4, 64](ramp(256), np.zeros(256, np.float32), y, barrier, fence)
+        checked(mod.last_block, 4, 64, ramp(256), np.zeros(256, np.float32), y, barrier, fence, **order)
         assert y[0] == ramp(256).sum()
     launch(1, 1)
     for barrier, fence in ((0, 1), (1, 0)):
@@ -153,8 +149,7 @@ def test_the_last_block_needs_a_barrier_before_its_ticket(mod, order):
 def test_one_thread_may_fence_for_its_block(mod, order):
     y = np.zeros(1, np.float32)
     mod.globals["ticket"] = 0
-    with cuda.sanitize(**order):
-        mod.one_fences[4, 64](ramp(256), np.zeros(4, np.float32), y)
+    checked(mod.one_fences, 4, 64, ramp(256), np.zeros(4, np.float32), y, **order)
     assert y[0] == ramp(256).sum()
 
 
@@ -162,8 +157,7 @@ def test_every_variable_of_a_declaration_is_known(mod):
     assert {"a", "b", "c", "d", "e", "ticket"} <= set(mod.globals)
     mod.globals["a"], mod.globals["b"] = 0, 3
     mod.counts_up[1, 1]()
-    with cuda.sanitize():
-        mod.counts_up[1, 1]()                       # another build, the same variables
+    checked(mod.counts_up, 1, 1)                    # another build, the same variables
     assert int(mod.globals["a"][0]) == 2 and int(mod.globals["b"][0]) == 5
     assert [float(v) for v in mod.globals["d"]] == [1, 2, 3, 4] and float(mod.globals["e"][0]) == 5
 
@@ -190,15 +184,23 @@ LIBRARY = {
     "common.h": """#pragma once
 #include <cublas_v2.h>
 cublasHandle_t handle;
-void setup_main() { cublasCreate(&handle); }
+static cublasHandle_t other;
+void setup_main() { cublasCreate(&handle), cublasSgemm(other); }
 """,
     "layer.cu": """#include "common.h"
 #include <torch/extension.h>
 #define TORCH_BINDING(name, type) torch::Tensor name##_torch(torch::Tensor x) { name(x.data_ptr<type>()); return x; }
-__global__ void add_one(float* x, const __nv_bfloat16* b, half h) { x[threadIdx.x] += (float)b[threadIdx.x] + (float)h; }
+torch::Tensor forward(torch::Tensor x);
+__global__ void add_one(float* x, const __nv_bfloat16* b, half h) {
+    float at = (float)b[threadIdx.x];
+    x[threadIdx.x] += at + (float)h;
+}
 TORCH_BINDING(add_one, float)
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add_one", &add_one_torch); }
-int main() { setup_main(); return 0; }
+void call() { setup_main(); }
+__global__ void twice(float* x) { x[threadIdx.x] *= 2; }
+void kept(float* x) { twice<<<1, 2>>>(x); }
+int main() { call(); return 0; }
 """,
 }
 
@@ -209,7 +211,10 @@ def test_host_code_of_libraries_is_left_out_across_files(tmp_path):
     mod = cuda.load(tmp_path / "layer.cu")
     import torch
     mod.add_one[1, 2](x := torch.zeros(2), torch.tensor([1.0, 2.0]).bfloat16(), 0.5)
-    assert x.tolist() == [1.5, 2.5]
+    mod.host("kept")(x)
+    assert x.tolist() == [3, 5]
+    with pytest.raises(cuda.CompileError, match="line 2: .*'missing'"):
+        cuda.compile("#include <cublas_v2.h>\n__global__ void k(float* x) { x[0] = missing; }\n")
 
 
 def test_folders_for_includes(tmp_path):
@@ -225,6 +230,5 @@ def test_folders_for_includes(tmp_path):
                 cuda.compile(text, include=[tmp_path / "utils"])):
         mod.k[1, 4](x := np.zeros(4, np.uint32))
         assert x.tolist() == [0, 1, 2, 3]
-    assert (
-        cuda.load(tmp_path / "k.cu", [tmp_path / "utils"]) is cuda.load(tmp_path / "k.cu",
-                                                                        [tmp_path / "utils"]))
+    first, again = (cuda.load(tmp_path / "k.cu", [tmp_path / "utils"]) for _ in range(2))
+    assert first is again

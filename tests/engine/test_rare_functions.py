@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda
-from engine_kit import compiled
+from engine_kit import checked, compiled, counted, fault
 
 SOURCE = r"""
 __global__ void packed(const unsigned* a, const unsigned* b, unsigned* y) {
@@ -148,8 +148,7 @@ __global__ void ordered(unsigned* y, int* flag, int* data) {
 
 def test_atomics_that_take_an_order_and_a_scope():
     y, flag, data = np.zeros(4, np.uint32), np.zeros(1, np.int32), np.zeros(2, np.int32)
-    with laptop_cuda.sanitize():
-        compiled(ORDERED).ordered[1, 96](y, flag, data)
+    checked(compiled(ORDERED).ordered, 1, 96, y, flag, data)
     assert [*y[:2], y[3], *data] == [96, 95, 1, 5, 5] and 1 <= y[2] <= 96
 
 
@@ -171,14 +170,11 @@ def test_what_mathematics_writes_is_counted_and_checked():
     with laptop_cuda.sanitize():
         module = laptop_cuda.compile(WRITERS)
     for number, name in enumerate(CALLS):
-        with laptop_cuda.profile() as report:
-            module[f"inside{number}"][1, 1](x, out := np.zeros(4, np.float32))
-        assert report.launches[0].global_store.bytes == 4, name
-        with laptop_cuda.sanitize(), pytest.raises(laptop_cuda.KernelError, match="out of bounds"):
-            module[f"outside{number}"][1, 1](x, np.zeros(4, np.float32))
+        launch = counted(module[f"inside{number}"], 1, 1, x, out := np.zeros(4, np.float32))
+        assert launch.global_store.bytes == 4, name
+        assert "out of bounds" in str(fault(module[f"outside{number}"], 1, 1, x, np.zeros(4, np.float32)))
     module["inside0"][1, 1](x, out)
     assert out[0].item() == pytest.approx(math.sin(1.25))
     module["inside3"][1, 1](x, out)
     assert out[0].item() == 1
-    with laptop_cuda.sanitize(), pytest.raises(laptop_cuda.KernelError, match="%n"):
-        module["percent"][1, 1](x, np.zeros(4, np.float32))
+    assert "%n" in str(fault(module["percent"], 1, 1, x, np.zeros(4, np.float32)))

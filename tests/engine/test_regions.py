@@ -25,7 +25,8 @@ template <int K> __device__ void raise(int& n) { n += K; }
 __device__ void together(cg::thread_block all) { all.sync(); }
 """
 TAKES = "(float* x, const float* y, int n, unsigned char byte = 0, bool on = 0, int2 pair = {})"
-# name: the body of a kernel, with blocks of 8 x 4 x 2 threads
+TID = "int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;"
+# name: the body of a kernel, with blocks of 8 x 4 x 2 threads; `tid` is declared where it is asked for
 LOOPS = {
     "tiles": """
         __shared__ float s[TILE], t[TILE];
@@ -53,44 +54,37 @@ LOOPS = {
         x[tid] = s[0] + tid;""",
     "a race": """
         __shared__ float s[64];
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         s[tid] = tid;
         x[tid] = s[63 - tid];
         x[(tid + 7) % 64] += s[(tid + 1) % 64];
         __syncthreads();
         x[tid] += x[(tid + 1) % 64];""",
     "a pointer across a barrier": """
-        float two[2] = {1, 2}; int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z; float other = tid;
+        float two[2] = {1, 2}, other = tid;
         float *p = tid % 2 ? two : &other;
         __syncthreads();
         *p += 5;
         __syncthreads();
         x[tid] = two[0] + *p;""",
     "a changed parameter": """
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         y += tid; n -= threadIdx.y;
         __syncthreads();
         for (int r = 0; r < ROUNDS; ++r) { x[tid] += *y * n; if (r == 1) continue; x[tid] += 1; }""",
     "narrow copies": """
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         byte += 50 * tid; on = tid;
         __syncthreads();
         x[tid] = byte + 1000 * on;""",
     "tickets": """
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         float ticket = atomicAdd(&x[64], 1.0f);
         if (n > 3) { __syncthreads(); } else { x[0] = 1; __syncthreads(); }
         x[tid] = ticket;""",
     "many tickets": """
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         for (int k = 0; k < 100; ++k) atomicAdd(&x[tid], y[k]);""",
     "no barrier": """
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         for (int j = 0; j < n; ++j) { if (j > tid) break; if (j == 3) return; x[tid] += y[j]; }""",
     "barriers of cooperative groups": """
         cg::thread_block cta = cg::this_thread_block();
         __shared__ float s[64];
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         auto same = cooperative_groups::this_thread_block();
         s[tid] = y[tid];
         cg::sync(cta);
@@ -101,7 +95,6 @@ LOOPS = {
             cooperative_groups::sync(cta);
         }""",
     "random numbers": """
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         curandState state;
         curand_init(n, tid, 3, &state);
         __syncthreads();
@@ -109,8 +102,8 @@ LOOPS = {
     "a shuffle": "x[threadIdx.x] = __shfl_xor_sync(~0u, y[threadIdx.x], 1);",
     "a sum over lanes, then over warps": """
         __shared__ float of_warp[32];
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z, lane = tid % 32;
         float sum = 0, most = y[0];
+        int lane = tid % 32;
         for (int k = 0; k < n; k += 8) {
             float v = y[k + tid % 8];
             sum += v;
@@ -127,7 +120,6 @@ LOOPS = {
         }
         x[tid] = sum + most;""",
     "vectors": """
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         float4 four = make_float4(tid, n, 1, 2), pairs[2] = {four, make_float4(n, tid, 3, 4)};
         __syncthreads();
         float4 other = __shfl_xor_sync(ALL, pairs[tid % 2], 1);
@@ -135,7 +127,7 @@ LOOPS = {
         __syncthreads();
         x[tid] = four.x * other.w + pairs[1].z;""",
     "lanes that race": """
-        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z, next = (tid + 1) % 64, mine[2] = {tid, n};
+        int next = (tid + 1) % 64, mine[2] = {tid, n};
         x[tid] = tid;
         mine[0] += __shfl_sync(ALL, mine[1] + (int)x[next], mine[0] % 5); x[next] += mine[0];
         __syncwarp(0xffffffff);
@@ -145,18 +137,12 @@ LOOPS = {
         if (tid > 3) return;
         x[tid] += 1;""",
 }
+TO_M = "for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }"
 FIBERS = {
-    "a bound of the thread's own": """
-        for (int k = 0; k < (int)threadIdx.x % 1 + 2; ++k) { x[k] = k; __syncthreads(); }""",
-    "a bound that grows": """
-        int m = 2; grow(m); m -= threadIdx.x;
-        for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }""",
-    "a bound that a template changes": """
-        int m = 2; raise<1>(m);
-        for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }""",
-    "a bound behind a reference": """
-        int m = 2; int& r = m; r = 3;
-        for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }""",
+    "a bound of the thread's own": TO_M.replace("k < m", "k < (int)threadIdx.x % 1 + 2"),
+    "a bound that grows": "int m = 2; grow(m); m -= threadIdx.x; " + TO_M,
+    "a bound that a template changes": "int m = 2; raise<1>(m); " + TO_M,
+    "a bound behind a reference": "int m = 2; int& r = m; r = 3; " + TO_M,
     "a way out": "for (int k = 0; k < 3; ++k) { if (k == n) break; x[k] = k; __syncthreads(); }",
     "a return before a barrier": "if (n < 0) return; x[0] = 1; __syncthreads(); x[1] = 2;",
     "a changed member": "pair.x += threadIdx.x; __syncthreads(); x[threadIdx.x] = pair.x + 1;",
@@ -192,8 +178,10 @@ FIBERS = {
 
 @pytest.fixture(scope="module")
 def module():
-    bodies = enumerate([*LOOPS.values(), *FIBERS.values()])
-    return cuda.compile(HEAD + "".join(f"__global__ void k{i}{TAKES} {{ {body} }}\n" for i, body in bodies))
+    bodies = [f"{TID} {body}" if "tid" in body and " tid = " not in body else body
+              for body in (*LOOPS.values(), *FIBERS.values())]
+    return cuda.compile(HEAD + "".join(f"__global__ void k{i}{TAKES} {{ {body} }}\n"
+                                       for i, body in enumerate(bodies)))
 
 
 def with_loops(module) -> list[str]:

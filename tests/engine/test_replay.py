@@ -3,7 +3,7 @@ import json
 
 import numpy as np
 import pytest
-from engine_kit import ORDERS, PLAYED, compiled, line_of, ramp
+from engine_kit import ORDERS, PLAYED, compiled, counted, fault, line_of, ramp
 
 import laptop_cuda as cuda
 
@@ -56,15 +56,7 @@ LAUNCHES = {
 
 def launched(name: str, **how):
     (grid, block), arguments = LAUNCHES[name]()
-    with cuda.profile(**how) as report:
-        MODULE[name][grid, block](*arguments)
-    return report.launches[0], arguments
-
-
-def failed(kernel, grid, block, *arguments, **how) -> cuda.KernelError:
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**how):
-        kernel[grid, block](*arguments)
-    return caught.value
+    return counted(MODULE[name], grid, block, *arguments, **how), arguments
 
 
 @pytest.mark.parametrize("how", ORDERS)
@@ -165,10 +157,9 @@ def test_a_replay_changes_nothing_and_works_on_what_was():
 
 def test_arrays_behind_pointers_are_kept_too():
     rows, out = [ramp(3), ramp(5) + 7], np.zeros(2, np.float32)
-    with cuda.profile() as report:
-        MODULE.through[1, 2](cuda.pointers(*rows), out)
+    launch = counted(MODULE.through, 1, 2, cuda.pointers(*rows), out)
     rows[1][:] = 0
-    events = report.launches[0].replay().events
+    events = launch.replay().events
     assert [e["value"] for e in events if e["kind"] == "store"] == [2, 16] == out.tolist()
 
 
@@ -204,7 +195,7 @@ def test_plain_data_for_json():
 
 @pytest.mark.parametrize("how", ORDERS)
 def test_a_race_is_marked_on_both_sides(how):
-    error = failed(MODULE.reverse, 1, 64, ramp(64), np.zeros(64, np.float32), **how)
+    error = fault(MODULE.reverse, 1, 64, ramp(64), np.zeros(64, np.float32), **how)
     replay = error.replay()
     mine, other = (replay.events[i] for i in replay.error["events"])
     assert replay.error["kind"] == "race" and mine["thread"] == error.thread[0] and mine["line"] == error.line
@@ -216,7 +207,7 @@ def test_a_race_is_marked_on_both_sides(how):
 
 def test_an_index_past_the_end_is_the_last_event():
     x = ramp(40)
-    error = failed(MODULE.add, 2, 32, x, x, np.zeros(30, np.float32), 40)
+    error = fault(MODULE.add, 2, 32, x, x, np.zeros(30, np.float32), 40)
     replay = error.replay()
     (refused,) = (replay.events[i] for i in replay.error["events"])
     assert (refused["array"], refused["index"], refused["kind"]) == ("out", 30, "store")
@@ -225,7 +216,7 @@ def test_an_index_past_the_end_is_the_last_event():
 
 def test_the_end_of_a_long_failed_launch_is_kept():
     a, c = ramp(N, N), np.zeros((N, N), np.float32)
-    error = failed(MODULE.product, (3, 3), (8, 8), a, a, c.reshape(-1)[:N * N - 1], N)
+    error = fault(MODULE.product, (3, 3), (8, 8), a, a, c.reshape(-1)[:N * N - 1], N)
     replay = error.replay(events=64)
     assert len(replay.events) <= 64 + 1 and "cut at 64 events" in replay.cut
     assert replay.events[replay.error["events"][0]]["index"] == N * N - 1

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
+from engine_kit import mod  # noqa: F401
 from laptop_cuda import launch
 
 # Each step is (what, stride, offset, who): all its threads, or one, touch a place of shared or global memory
 # or meet.
-PLAYER = """
+SOURCE = """
 #define SIZE 64
 __global__ void play(const int* steps, int n, float* g, unsigned* flag, float* out) {
     __shared__ float s[SIZE];
@@ -57,11 +58,6 @@ def outcome(mod, steps, order: str, seed: int) -> tuple:
     except cuda.KernelError as error:
         return str(error), error.kind, error.line, error.block, error.thread
     return g.tobytes(), flag[0], out.tobytes(), str(found)
-
-
-@pytest.fixture(scope="module")
-def mod():
-    return cuda.compile(PLAYER)
 
 
 def compare(mod, monkeypatch, seeds) -> set[str]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import COMPILERS, compiled, counted, line_of, use_compiler
+from engine_kit import checked, compiled, compiler, counted, fault, line_of  # noqa: F401
 
 SOURCE = r"""
 struct Vec { float x, y, z; };
@@ -30,11 +30,9 @@ def arrays(name: str):
     return np.ones((64, FLOATS[name]), np.float32), np.zeros((64, FLOATS[name]), np.float32)
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_copies_are_counted_as_the_pieces_that_their_size_allows(compiler, monkeypatch):
+def test_copies_are_counted_as_the_pieces_that_their_size_allows(compiler):
     """12 bytes are three accesses of 4, which touch 12 sectors each; 40 bytes are five of 8, one sector per
     lane."""
-    use_compiler(monkeypatch, compiler)
     mod = compiled(SOURCE)
     for name, loads, sectors, stores, stored in (("assigned", 6, 72, 6, 72), ("summed", 12, 144, 6, 72),
                                                  ("doubled", 10, 320, 10, 320), ("paired", 2, 16, 2, 16)):
@@ -46,20 +44,15 @@ def test_copies_are_counted_as_the_pieces_that_their_size_allows(compiler, monke
         assert (b == (2 if name in ("summed", "doubled") else 1)).all()
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_copies_are_checked_and_the_line_is_that_of_the_copy(compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_copies_are_checked_and_the_line_is_that_of_the_copy(compiler):
     mod = compiled(SOURCE)
     for name in ("assigned", "summed", "doubled", "paired"):
-        with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-            mod[name][1, 64](*arrays(name), 1)
-        assert (caught.value.kind, caught.value.thread) == ("out of bounds", (63, 0, 0))
-        assert caught.value.line in line_of(SOURCE, f"// {name}")
-    with cuda.sanitize():
-        mod.turned[1, 64](*arrays("turned"), 1)
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.turned[1, 64](*arrays("turned"), 0)
-    assert caught.value.kind == "race" and caught.value.line in line_of(SOURCE, "// turned")
+        error = fault(mod[name], 1, 64, *arrays(name), 1)
+        assert (error.kind, error.thread) == ("out of bounds", (63, 0, 0))
+        assert error.line in line_of(SOURCE, f"// {name}")
+    checked(mod.turned, 1, 64, *arrays("turned"), 1)
+    error = fault(mod.turned, 1, 64, *arrays("turned"), 0)
+    assert error.kind == "race" and error.line in line_of(SOURCE, "// turned")
 
 
 # of vectors and 16-bit numbers with their elements: copied by the compiler, counted as everywhere
@@ -75,16 +68,19 @@ __global__ void packs(const Pack<half, 8>* x, Pack<half, 8>* y) {
     y[threadIdx.x] = q;
 }
 __global__ void vectors(const float4* x, float4* y) { y[threadIdx.x] = x[threadIdx.x]; }
+__global__ void turned(const float4* x, float4* y) {
+    __shared__ float4 s[64];
+    s[threadIdx.x] = x[threadIdx.x];
+    y[threadIdx.x] = s[63 - threadIdx.x];
+}
 __device__ half sum(half a, half b) { return a + b; }
 __global__ void halves(const half* x, half* y) { y[threadIdx.x] = sum(x[threadIdx.x], x[0]); }
 __global__ void pairs(const Bits* x, Bits* y) { Bits b = x[threadIdx.x]; b.word ^= 1u << 31; y[threadIdx.x] = b; }
 """
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_unions_are_copied_and_counted(compiler, monkeypatch):
+def test_unions_are_copied_and_counted(compiler):
     """Requests of the widest pieces that the alignment allows; bytes as asked for."""
-    use_compiler(monkeypatch, compiler)
     mod = compiled(UNIONS)
     x = np.arange(256, dtype=np.float16)
     launch = counted(mod.packs, 1, 32, x, y := np.zeros_like(x))
@@ -100,12 +96,8 @@ def test_unions_are_copied_and_counted(compiler, monkeypatch):
 
 
 def test_a_race_through_a_copied_vector_is_found():
-    source = UNIONS + ("__global__ void turned(const float4* x, float4* y) { __shared__ float4 s[32];\n"
-                       "s[threadIdx.x] = x[threadIdx.x];\ny[threadIdx.x] = s[31 - threadIdx.x]; }")
     x = np.ones((64, 4), np.float32)
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        compiled(source.replace("[32]", "[64]").replace("31 -", "63 -")).turned[1, 64](x, np.zeros_like(x))
-    assert caught.value.kind == "race"
+    assert fault(compiled(UNIONS).turned, 1, 64, x, np.zeros_like(x)).kind == "race"
 
 
 def test_an_asynchronous_copy_is_aligned_and_reads_what_it_does_not_fill():
@@ -119,8 +111,7 @@ __global__ void copy(const float* x, float* y, int from, int to, int n) {
     for (int i = 0; i < 4; ++i) y[i] = s[to + i];
 }""")
     x, y = np.arange(1, 11, dtype=np.float32), np.ones(4, np.float32)
-    with cuda.sanitize():
-        mod.copy[1, 1](x, y, 8, 4, 2)            # the last two of x, and zeros
+    checked(mod.copy, 1, 1, x, y, 8, 4, 2)       # the last two of x, and zeros
     assert y.tolist() == [9, 10, 0, 0]
     for at, side in (((1, 4), "reads 16 bytes at x"), ((4, 2), "writes 16 bytes at s")):
         with pytest.raises(cuda.KernelError, match=side) as caught, cuda.sanitize():

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 import laptop_cuda as cuda
+from engine_kit import checked, mod as kernels  # noqa: F401
 
 SIZES = [8, 16, 32]
 SOURCE = """
@@ -36,18 +37,12 @@ __global__ void columns(float* __restrict__ out) {
 """
 
 
-@pytest.fixture(scope="module")
-def kernels():
-    return cuda.compile(SOURCE)
-
-
 @pytest.mark.parametrize("order", ["forward", "reverse", "seeded"])
 @pytest.mark.parametrize("size", SIZES)
 def test_what_lanes_tell_each_other(kernels, size, order):
     x = torch.arange(64.0)
     sums, votes, lanes, up = cuda.empty(64), *(cuda.empty(64, dtype=torch.int32) for _ in range(3))
-    with cuda.sanitize(machine=cuda.Machine(warp_size=size), order=order):
-        kernels.seen[1, 64](x, sums, votes, lanes, up)
+    checked(kernels.seen, 1, 64, x, sums, votes, lanes, up, machine=cuda.Machine(warp_size=size), order=order)
     assert torch.equal(sums, x.view(-1, size).sum(1).repeat_interleave(size))
     assert (votes.long() & 0xffffffff == sum(1 << lane for lane in range(0, size, 3))).all()
     assert (lanes == size).all()
@@ -68,8 +63,7 @@ def test_requests_are_counted_per_warp(kernels, size):
 @pytest.mark.parametrize("size", SIZES)
 def test_a_kernel_that_takes_32_lanes_for_granted_is_wrong(kernels, size):
     x, sums = torch.arange(64.0), torch.zeros(2)
-    with cuda.sanitize(machine=cuda.Machine(warp_size=size)):
-        kernels.sum_of_32[1, 64](x, sums)
+    checked(kernels.sum_of_32, 1, 64, x, sums, machine=cuda.Machine(warp_size=size))
     assert torch.equal(sums, x.view(2, 32).sum(1)) == (size == 32)
 
 
@@ -77,8 +71,7 @@ def test_a_kernel_that_takes_32_lanes_for_granted_is_wrong(kernels, size):
 def test_syncwarp_orders_the_lanes_of_one_warp_alone(kernels, size):
     """Thread t reads what t ^ 8 wrote: of another warp where these have 8 lanes."""
     def run():
-        with cuda.sanitize(machine=cuda.Machine(warp_size=size)):
-            kernels.neighbours[1, 64](cuda.empty(64))
+        checked(kernels.neighbours, 1, 64, cuda.empty(64), machine=cuda.Machine(warp_size=size))
     if size > 8:
         run()
     else:
@@ -97,12 +90,10 @@ def test_matrices_and_tiles_of_32_lanes_are_refused():
         }
     """)
     out = torch.zeros(32, dtype=torch.int32)
-    with cuda.sanitize(machine=cuda.Machine(warp_size=16)):
-        groups.tiles[1, 32](out)
+    checked(groups.tiles, 1, 32, out, machine=cuda.Machine(warp_size=16))
     assert out.tolist() == [3] * 16 + [19] * 16
     with pytest.raises(cuda.KernelError, match="more threads than a warp has"):
-        with cuda.sanitize(machine=cuda.Machine(warp_size=8)):
-            groups.tiles[1, 32](out)
+        checked(groups.tiles, 1, 32, out, machine=cuda.Machine(warp_size=8))
 
 
 @pytest.mark.parametrize("size", [0, 4, 24, 64])

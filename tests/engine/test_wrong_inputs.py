@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import mod as module  # noqa: F401
+from engine_kit import checked, fault, mod as module  # noqa: F401
 
 SOURCE = """
 struct Pair { int a; float b; };
@@ -66,9 +66,7 @@ def test_a_checked_launch_with_a_raw_address_names_pointers(module, kernel, argu
 
 def test_a_garbage_index_is_not_blamed_on_an_address():
     module = cuda.compile("__global__ void far(float* x) { x[1ll << 40] = 1; }\n")
-    with pytest.raises(cuda.KernelError) as found, cuda.sanitize():
-        module.far[1, 1](zeros())
-    assert "pointers(" not in found.value.message
+    assert "pointers(" not in fault(module.far, 1, 1, zeros()).message
 
 
 @pytest.mark.parametrize("given, said", [({"source": None}, "got NoneType"), ({"source": b"x"}, "got bytes"),
@@ -87,8 +85,7 @@ def test_what_is_no_name_is_no_kernel(module):
 
 def test_a_timeout_says_how_its_limit_is_raised(module):
     with pytest.raises(cuda.KernelError, match=r"sanitize\(step_limit=100_000\).*run --steps 100_000"):
-        with cuda.sanitize(step_limit=1e4):
-            module.waits[1, 1](np.zeros(1, np.int32))
+        checked(module.waits, 1, 1, np.zeros(1, np.int32), step_limit=1e4)
 
 
 DEFINED = """

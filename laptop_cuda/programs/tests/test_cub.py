@@ -2,8 +2,7 @@
 import numpy as np
 import pytest
 
-import laptop_cuda as cuda
-from engine_kit import ORDERS, mod  # noqa: F401
+from engine_kit import ORDERS, checked, fault, mod  # noqa: F401
 
 SOURCE = r"""
 #include <cub/block/block_load.cuh>
@@ -55,19 +54,16 @@ __global__ void largest_of_items(const int* x, int* y, int* all) {
 def test_scans_of_warps_and_blocks(mod, order):
     x = np.random.default_rng(0).integers(-9, 9, 128).astype(np.int32)
     y, total = np.zeros((4, 128), np.int32), np.zeros(1, np.int32)
-    with cuda.sanitize(**order):
-        mod.scans[1, 128](x, y, total, 1)
+    checked(mod.scans, 1, 128, x, y, total, 1, **order)
     assert (y[0] == x.cumsum()).all() and (y[1] == x.cumsum() - x).all() and total[0] == x.sum()
     assert (y[2] == np.maximum.accumulate(x)).all() and (y[3] == x.reshape(-1, 8).cumsum(1).reshape(-1)).all()
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
-        mod.scans[1, 128](x, y, total, 0)
-    assert caught.value.kind == "race"  # the temporary storage is used again without a barrier
+    error = fault(mod.scans, 1, 128, x, y, total, 0, **order)
+    assert error.kind == "race"  # the temporary storage is used again without a barrier
 
 
 def test_several_items_per_thread(mod):
     x, y = np.arange(250, dtype=np.int32), np.zeros(250, np.int32)
-    with cuda.sanitize():
-        mod.items[1, 64](x, y, 250)
+    checked(mod.items, 1, 64, x, y, 250)
     assert (y == x.cumsum() - x).all()
 
 
@@ -76,44 +72,13 @@ def test_scans_of_several_items_by_any_operation(mod):
     x, y, total = np.random.default_rng(0).integers(-99, 99,
                                                     256).astype(np.int32), *np.zeros((2, 512), np.int32)
     x[:9] = -99
-    with cuda.sanitize():
-        mod.largest_of_items[1, 64](x, y, total)
+    checked(mod.largest_of_items, 1, 64, x, y, total)
     inclusive = np.maximum.accumulate(x)
     assert (y[:256] == np.maximum(np.r_[-5, inclusive[:-1]], -5)).all() and (y[256:] == inclusive).all()
     assert (total[:2] == x.max()).all()
 
 
-PROGRAM = r"""
-#include <cstdio>
-#include <cub/cub.cuh>
-int main() {
-    int h[6] = {5, 3, 9, 3, 1, 7}, *in, *out, *n, *ranks, *to;
-    cudaMalloc(&in, sizeof h), cudaMalloc(&out, sizeof h), cudaMalloc(&n, 4), cudaMalloc(&ranks, sizeof h), cudaMalloc(&to, sizeof h);
-    cudaMemcpy(in, h, sizeof h, cudaMemcpyHostToDevice);
-    void* room = nullptr;
-    size_t bytes = 0;
-    cub::DeviceReduce::Sum(room, bytes, in, n, 6);
-    cudaMalloc(&room, bytes);
-    cub::DeviceReduce::Sum(room, bytes, in, n, 6);
-    cudaMemcpy(h, n, 4, cudaMemcpyDeviceToHost);
-    printf("%d ", h[0]);
-    cub::DeviceScan::ExclusiveSum(room, bytes, in, ranks, 6);
-    cub::DeviceRadixSort::SortPairs(room, bytes, in, out, ranks, to, 6);
-    cudaMemcpy(h, to, sizeof h, cudaMemcpyDeviceToHost);
-    printf("%d %d %d ", h[0], h[1], h[5]);                // the sums before 1, the first 3, and 9
-    cub::DeviceSelect::If(room, bytes, in, out, n, 6, [](int v) { return v > 4; });
-    cudaMemcpy(h, n, 4, cudaMemcpyDeviceToHost);
-    printf("%d\n", h[0]);
-}
-"""
-
-
-def test_algorithms_of_the_device(program):
-    ran = program(PROGRAM)
-    assert ran.stdout == "28 20 5 8 3\n" and not ran.crash
-
-
-SORTS = r"""
+ALGORITHMS = r"""
 #include <cstdio>
 #include <cub/cub.cuh>
 __global__ void total(const int* x, int* out) {
@@ -125,14 +90,14 @@ __global__ void total(const int* x, int* out) {
     int sum = Reduce(temp).Sum(mine);
     if (threadIdx.x == 0) out[0] = largest, out[1] = sum;
 }
-template <class T> T* on_device(const T (&x)[4]) {
+template <class T, int N = 4> T* on_device(const T (&x)[N]) {
     T* d;
     cudaMalloc(&d, sizeof x);
     cudaMemcpy(d, x, sizeof x, cudaMemcpyHostToDevice);
     return d;
 }
-template <class T> void show(const T* d) {
-    T h[4];
+template <int N = 4, class T> void show(const T* d) {
+    T h[N];
     cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost);
     for (T v : h) printf("%g ", (double)v);
 }
@@ -153,19 +118,27 @@ int main() {
     cub::DeviceRadixSort::SortKeys(nullptr, bytes, both, 4);
     cub::DeviceRadixSort::SortKeys(storage, bytes, both, 4);
     show(both.Current());
-    int x[64], *d, h[2];
+    int x[64];
     for (int i = 0; i < 64; ++i) x[i] = i;
-    cudaMalloc(&d, sizeof x);
-    cudaMemcpy(d, x, sizeof x, cudaMemcpyHostToDevice);
-    total<<<1, 32>>>(d, with);
-    cudaMemcpy(h, with, sizeof h, cudaMemcpyDeviceToHost);
-    printf("%d %d\n", h[0], h[1]);
+    total<<<1, 32>>>(on_device(x), with);
+    show<2>(with);
+    int *six = on_device<int>({5, 3, 9, 3, 1, 7}), *ranks = on_device<int, 6>({}), *to = on_device<int, 6>({});
+    void* room = nullptr;
+    cub::DeviceReduce::Sum(room, bytes, six, with, 6);
+    cudaMalloc(&room, bytes);
+    cub::DeviceReduce::Sum(room, bytes, six, with, 6);
+    show<1>(with);
+    cub::DeviceScan::ExclusiveSum(room, bytes, six, ranks, 6);
+    cub::DeviceRadixSort::SortPairs(room, bytes, six, on_device<int, 6>({}), ranks, to, 6);
+    show<6>(to);                                         // the sums before 1, the first 3, ... and 9
+    cub::DeviceSelect::If(room, bytes, six, to, with, 6, [](int v) { return v > 4; });
+    show<1>(with);
 }
 """
 
 
-@pytest.mark.slow
-def test_sorts_by_some_bits_and_reductions_of_several_items(program):
-    for mode in ("sanitize", "plain"):
-        ran = program(SORTS, mode=mode)
-        assert ran.stdout == "33 49 18 2 2 1 0 3 -3 -2 0 1.5 63 2016\n" and not ran.crash and not ran.errors
+@pytest.mark.parametrize("mode", ["sanitize", pytest.param("plain", marks=pytest.mark.slow)])
+def test_algorithms_of_the_device(program, mode):
+    ran = program(ALGORITHMS, mode=mode)
+    assert ran.stdout == "33 49 18 2 2 1 0 3 -3 -2 0 1.5 63 2016 28 20 5 17 0 21 8 3 " and not ran.errors
+    assert not ran.crash

@@ -2,8 +2,7 @@
 import numpy as np
 import pytest
 
-import laptop_cuda as cuda
-from engine_kit import ORDERS, counted, mod  # noqa: F401
+from engine_kit import ORDERS, checked, counted, fault, mod  # noqa: F401
 
 pytestmark = pytest.mark.slow
 SOURCE = r"""
@@ -71,8 +70,7 @@ def test_a_sort_is_stable_in_both_directions(mod, c_type, dtype):
     x = keys_of(dtype, 320)
     for descending in (0, 1):
         y, places = np.zeros_like(x), np.zeros(320, np.int32)
-        with cuda.sanitize():
-            mod[f"sorted<{c_type}, 5>"][1, 64](x, y, places, descending, 0, 8 * x.itemsize)
+        checked(mod[f"sorted<{c_type}, 5>"], 1, 64, x, y, places, descending, 0, 8 * x.itemsize)
         order = sorted(range(320), key=lambda i: float(x[i]) if dtype != np.int64 else int(x[i]),
                        reverse=bool(descending))
         assert places.tolist() == order and y.tobytes() == x[order].tobytes()
@@ -82,8 +80,7 @@ def test_a_sort_is_stable_in_both_directions(mod, c_type, dtype):
 def test_some_bits_alone(mod, order):
     x = np.random.default_rng(0).integers(0, 2**32, 64, np.uint32)
     y, places = np.zeros_like(x), np.zeros(64, np.int32)
-    with cuda.sanitize(**order):
-        mod["sorted<unsigned, 1>"][1, 64](x, y, places, 0, 6, 17)
+    checked(mod["sorted<unsigned, 1>"], 1, 64, x, y, places, 0, 6, 17, **order)
     assert places.tolist() == sorted(range(64), key=lambda i: int(x[i]) >> 6 & 0x7FF)
     launch = counted(mod["sorted<unsigned, 1>"], 1, 64, x, y, places, 0, 6, 17)
     assert launch.global_load.bytes == x.nbytes and launch.shared_store.bytes > 3 * 2 * 4 * 64
@@ -92,28 +89,23 @@ def test_some_bits_alone(mod, order):
 def test_to_stripes_and_again(mod):
     x = np.random.default_rng(0).standard_normal(190).astype(np.float32)
     y = np.zeros(192, np.float32)
-    with cuda.sanitize():
-        mod.striped[1, 64](x, y, 0, 1)
+    checked(mod.striped, 1, 64, x, y, 0, 1)
     assert (y[2:191] == np.sort(x)[::-1][:189]).all() and (y[:2] == 1e9).all() and y[191] == 0
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.striped[1, 64](x, y, 1, 0)
-    assert caught.value.kind == "race"  # the temporary storage is used again without a barrier
-    with cuda.sanitize():
-        mod.striped[1, 64](x, y, 1, 1)
+    error = fault(mod.striped, 1, 64, x, y, 1, 0)
+    assert error.kind == "race"  # the temporary storage is used again without a barrier
+    checked(mod.striped, 1, 64, x, y, 1, 1)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_arrangements(mod, order):
     x, y = np.arange(256, dtype=np.int32) * 3, np.zeros((3, 256), np.int32)
-    with cuda.sanitize(**order):
-        mod.exchanged[1, 64](x, y)
+    checked(mod.exchanged, 1, 64, x, y, **order)
     assert (y[0] == x).all() and (y[1] == x).all() and (y[2] == x[::-1]).all()
 
 
 def test_shuffles(mod):
     x, y = np.arange(32, dtype=np.int32), np.zeros((3, 32), np.int32)
-    with cuda.sanitize():
-        mod.shuffled[1, 32](x, y)
+    checked(mod.shuffled, 1, 32, x, y)
     of = x % 8
     assert (y[0] == x - of + 3).all() and (y[1] == np.where(of + 2 <= 6, x + 2, x)).all()
     assert (y[2] == np.where(of - 3 >= 1, x - 3, x)).all()

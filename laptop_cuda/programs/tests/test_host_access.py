@@ -1,27 +1,9 @@
 """Host code that reads or writes device memory: a crash on a card, a finding with its line here."""
 import pytest
-from engine_kit import COMPILERS, line_of, use_compiler
+from engine_kit import compiler, line_of  # noqa: F401
 
 from laptop_cuda.programs import report
 from laptop_cuda.programs.host_errors import is_for_device
-
-SMALL = r"""
-#include <cuda_runtime.h>
-int main() {
-    int* d_x;
-    cudaMalloc(&d_x, 64);
-    d_x[3] = 1;                          // FOUND
-    return d_x[4] == 1;                  // FOUND
-}
-"""
-
-
-def test_host_code_that_touches_device_memory_is_a_finding_though_nothing_is_launched(program):
-    ran = program(SMALL)
-    assert [error["line"] for error in ran.errors] == sorted(line_of(SMALL, "// FOUND")) and not ran.status
-    assert "host code writes d_x[3]: d_x has 16 elements in device memory" in ran.errors[0]["message"]
-    assert "no kernel" not in report.text(ran, "sanitize", {})
-
 
 STRINGS = r"""
 #include <cstdio>
@@ -30,6 +12,9 @@ STRINGS = r"""
 #include <cuda_runtime.h>
 int main() {
     char *d_s, h[8] = "right";
+    int* d_x;
+    cudaMalloc(&d_x, 64);
+    d_x[3] = 1;                                      // FOUND
     cudaMalloc(&d_s, 8);
     cudaMemcpy(d_s, h, 8, cudaMemcpyHostToDevice);
     printf("%d%% %-*s|%s\n", 5, 7, h, d_s);          // FOUND
@@ -41,11 +26,12 @@ int main() {
 """
 
 
-def test_strings_in_device_memory_that_host_code_reads(program):
+def test_numbers_and_strings_in_device_memory_are_found_though_nothing_is_launched(program):
     ran = program(STRINGS)
-    assert (sorted(error["line"] for error in ran.errors) == sorted(line_of(STRINGS, "// FOUND"))
-            and not ran.status)
-    assert "host code reads d_s[0]" in ran.errors[0]["message"]
+    assert [error["line"] for error in ran.errors] == sorted(line_of(STRINGS, "// FOUND")) and not ran.status
+    assert "host code writes d_x[3]: d_x has 16 elements in device memory" in ran.errors[0]["message"]
+    assert "host code reads d_s[0]" in ran.errors[1]["message"]
+    assert "no kernel" not in report.text(ran, "sanitize", {})
     assert ran.stdout.startswith("5% right  |right\n")
 
 
@@ -99,9 +85,7 @@ int main() {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_each_line_of_host_code_that_touches_device_memory_is_found_once(compiler, program, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_each_line_of_host_code_that_touches_device_memory_is_found_once(compiler, program):
     ran = program(WRONG)
     assert (ran.status, ran.crash, len(ran.launches)) == (0, "", 2)
     assert sorted(error["line"] for error in ran.errors) == sorted(line_of(WRONG, "// FOUND"))
@@ -147,9 +131,7 @@ int main(int argc, char** argv) {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_plain_run_crashes_where_a_card_does_and_names_line_and_array(compiler, program, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_a_plain_run_crashes_where_a_card_does_and_names_line_and_array(compiler, program):
     lines = sorted(line_of(CRASHES, "// FOUND"))
     for which, line in enumerate(lines):
         ran = program(CRASHES, arguments=[str(which)], mode="plain")
@@ -218,9 +200,7 @@ int main() {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sanitize", "plain"])
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_what_the_host_may_touch_is_no_finding(compiler, mode, program, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_what_the_host_may_touch_is_no_finding(compiler, mode, program):
     ran = program(RIGHT, mode=mode)
     assert (ran.stdout, ran.errors, ran.crash) == ("2143 3 9 1 2143\n", [], ""), ran.stderr
 
@@ -293,9 +273,7 @@ int main(int argc, char**) {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_kernel_that_follows_a_pointer_of_the_host_is_found(compiler, program, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_a_kernel_that_follows_a_pointer_of_the_host_is_found(compiler, program):
     for arguments in ([], ["1"], ["1", "2"]):
         ran = program(UNKNOWN, arguments=arguments)
         *misuse, error = ran.errors

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda
-from engine_kit import line_of
+from engine_kit import WAYS, line_of
 
 SOURCE = """
 #include <cassert>
@@ -93,14 +93,11 @@ def test_its_launches_are_checked(module):
     assert found.value.kind == "host access"
 
 
-@pytest.mark.parametrize("mode", ["plain", "sanitize"])
+@pytest.mark.parametrize("mode", WAYS)
 def test_arrays_are_memory_of_the_host_and_of_the_device(module, mode):
     x, y = np.arange(40, dtype=np.float32), zeros()
-    if mode == "plain":
+    with WAYS[mode]():
         module.host("copies")(x, y, 40)
-    else:
-        with laptop_cuda.sanitize():
-            module.host("copies")(x, y, 40)
     assert (y == x + 1).all()
 
 

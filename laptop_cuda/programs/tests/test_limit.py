@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from laptop_cuda.programs import run
 from laptop_cuda.programs.command import main
 
 # a right product with one row per thread, long, then a kernel that reads all of it
@@ -37,18 +36,11 @@ int main() {
 FOREVER = "__global__ void forever(int* x) { for (int i = 0; i >= 0; i = i + 1 & 7) *x = i; }"
 
 
-@pytest.fixture
-def program(tmp_path):
-    def write(bug=""):
-        (tmp_path / "p.cu").write_text(SOURCE.replace("BUG", bug))
-        return tmp_path / "p.cu"
-    return write
-
-
 def test_some_blocks_are_checked_and_the_result_is_that_of_a_whole_run(program):
-    whole, part = run(program()), run(program(), limit=100)
+    text = SOURCE.replace("BUG", "")
+    whole, part = program(text), program(text, limit=100)
     assert whole.stdout == part.stdout and part.checked_blocks == part.blocks == 1611
-    part = run(program(), limit=3)
+    part = program(text, limit=3)
     assert part.status == 0 and not part.errors
     if not part.timed_out:           # on a machine that is not busy with other things
         assert part.stdout in (whole.stdout, "")
@@ -56,7 +48,7 @@ def test_some_blocks_are_checked_and_the_result_is_that_of_a_whole_run(program):
 
 
 def test_a_later_launch_has_its_share(program):
-    found = run(program("+ 1"), limit=10)
+    found = program(SOURCE.replace("BUG", "+ 1"), limit=10)
     assert [(e["kind"], e["kernel"]) for e in found.errors] == [("out of bounds", "twice")]
 
 

@@ -1,8 +1,6 @@
 """Misuse of the API by host code is a finding, once for each place; so is a read of what the host never set."""
 import pytest
 
-from laptop_cuda.programs import run
-
 SOURCE = """
 #include <cstdio>
 #include <cstdlib>
@@ -39,26 +37,14 @@ RIGHT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("misuse")
-
-
-def ran(folder, number, text):
-    path = folder / f"m{number}.cu"
-    path.write_text(SOURCE.format(text))
-    return run(path)
-
-
-@pytest.mark.parametrize("number", range(len(WRONG)))
-def test_what_is_wrong_is_found(folder, number):
-    text, said = WRONG[number]
-    found = ran(folder, number, text)
+@pytest.mark.parametrize("text, said", WRONG)
+def test_what_is_wrong_is_found(program, text, said):
+    found = program(SOURCE.format(text))
     assert len(found.errors) == 1 and said in found.errors[0]["message"], found.errors
     assert (found.status, found.stdout, found.notes) == (0, "went on\n", [])
     assert found.errors[0]["kind"] in ("misuse", "uninitialized") and found.errors[0]["line"]
 
 
-@pytest.mark.parametrize("number", range(len(RIGHT)))
-def test_what_is_right_is_not_accused(folder, number):
-    assert ran(folder, f"r{number}", RIGHT[number]).errors == []
+@pytest.mark.parametrize("text", RIGHT)
+def test_what_is_right_is_not_accused(program, text):
+    assert program(SOURCE.format(text)).errors == []

@@ -1,11 +1,9 @@
 """Kernels that launch kernels: order, values, counts, checks, and errors that name child, parent and line."""
-import contextlib
-
 import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import COMPILERS, compiled, line_of, use_compiler
+from engine_kit import WAYS, checked, compiled, compiler, line_of  # noqa: F401
 
 SOURCE = """
 __global__ void twice(float* x, int row, int n) {
@@ -56,7 +54,6 @@ template <class F> __global__ void each(int* x, F f) { x[threadIdx.x] = f(x[thre
 struct Plus { int n; __device__ int operator()(int v) const { return v + n; } };
 __global__ void generic(int* x) { each<Plus><<<1, 4>>>(x, Plus{5}); }
 """
-WAYS = {"plain": contextlib.nullcontext, "sanitize": cuda.sanitize, "profile": cuda.profile}
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -94,9 +91,7 @@ def test_a_child_is_counted_as_a_launch_and_says_who_launched_it():
                          [(1, "out of bounds", "outside", "twice was launched by wrong"),
                           (2, "bad launch", "local", "local variable"),
                           (3, "bad launch", "shared", "its shared memory")])
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_an_error_names_child_parent_and_line(way, kind, marker, says, compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_an_error_names_child_parent_and_line(way, kind, marker, says, compiler):
     x, error = np.zeros(32, np.float32), np.zeros(1, np.int32)
     with cuda.sanitize(), pytest.raises(cuda.KernelError, match=says) as caught:
         compiled(SOURCE).wrong[1, 1](x, way, error)
@@ -127,9 +122,8 @@ def test_nesting_goes_as_deep_as_in_cuda(how):
 def test_the_tail_runs_last_and_callees_are_copied():
     at, x = np.zeros(4, np.int32), np.arange(4, dtype=np.int32)
     module = compiled(SOURCE)
-    with cuda.sanitize():
-        module.ordered[1, 1](at)
-        module.generic[1, 1](x)
+    checked(module.ordered, 1, 1, at)
+    checked(module.generic, 1, 1, x)
     assert at[2:].tolist() == [2, 13] and at[1] == 21
     assert x.tolist() == [5, 6, 7, 8]
 
@@ -160,9 +154,7 @@ int main() {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_program_s_kernels_share_their_heap_with_their_children(program, compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_a_program_s_kernels_share_their_heap_with_their_children(program, compiler):
     for mode in ("plain", "sanitize", "profile"):
         ran = program("#define BEYOND 0\n" + PROGRAM, mode=mode)
         assert (ran.stdout, ran.errors) == ("10 cudaSuccess", [])

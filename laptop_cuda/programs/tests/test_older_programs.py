@@ -1,8 +1,6 @@
 """What older or differently formatted programs and NVIDIA's samples do, in programs of our own."""
-import numpy as np
 import pytest
 
-import laptop_cuda
 from laptop_cuda.programs import Options, run
 
 OLD = r"""
@@ -84,13 +82,6 @@ def test_host_threads_may_launch_at_the_same_time(program, mode):
     assert ran.status == 0 and not ran.errors, (ran.crash, ran.errors, ran.stderr)
     assert int(ran.stdout) == 300 * sum(t + r for t in range(4) for r in range(20))
     assert len(ran.launches) == 80
-
-
-def test_macros_of_a_source_may_have_short_names():
-    x = np.zeros(8, np.int32)
-    laptop_cuda.compile("#define n 8\n#define words 4\n#define args 2\n"
-                        "__global__ void fill(int* x) { if (threadIdx.x < n) x[threadIdx.x] = words * args; }").fill[1, 8](x)
-    assert x.tolist() == [8] * 8
 
 
 KERNELS_BESIDE = "template <class T> __global__ void add(T* y, const T* more, int k) { y[0] += more ? more[0] : k; }\n"

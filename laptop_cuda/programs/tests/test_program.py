@@ -9,8 +9,7 @@ import pytest
 
 import laptop_cuda
 from laptop_cuda import CompileError
-from laptop_cuda.programs.command import read_command
-from laptop_cuda.programs import Budget, Options, ProgramError, run
+from laptop_cuda.programs import Options, ProgramError, run
 
 pytest_plugins = ["laptop_cuda.programs.pytest_plugin"]
 
@@ -229,12 +228,6 @@ def test_several_files_and_include_paths(tmp_path):
         run(written(tmp_path, "\nint main() { return nothing; }\n"))
 
 
-def test_a_launch_bound_by_its_budget():
-    assert Budget.read("scan:sectors=1_000") == Budget("sectors", 1000, "scan")
-    with pytest.raises(ValueError, match="a budget is COUNT=N"):
-        Budget.read("speed=3")
-
-
 def tool(folder: Path, *words: object) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-m", "laptop_cuda", *map(str, words)], cwd=folder,
                           capture_output=True, text=True)
@@ -252,16 +245,7 @@ def test_the_command_line(tmp_path):
     assert "axpy<float>" in done.stderr and "prog.cu:10" in done.stderr
     done = tool(tmp_path, "run", "-DEXTRA=1", "-DSET_Y=1", "prog.cu", "200")
     assert done.returncode == 7 and "d_x[200]" in done.stderr and "Traceback" not in done.stderr
-    done = tool(tmp_path, "run", "nothing.cu")
-    assert done.returncode == 2 and done.stderr == "laptop_cuda: there is no file nothing.cu\n"
     assert tool(tmp_path, "fly").returncode == 2
-
-
-def test_what_follows_the_sources_belongs_to_the_program():
-    asked = read_command(["--profile", "-I", "inc", "a.cu", "b.cu", "--json", "-n", "3"])
-    assert [p.name for p in asked.sources] == ["a.cu", "b.cu"] and asked.arguments == ["--json", "-n", "3"]
-    assert asked.mode == "profile" and [p.name for p in asked.include] == ["inc"]
-    assert read_command(["a.cu", "--", "b.cu"]).arguments == ["b.cu"]
 
 
 def test_the_fixture(cuda_program, tmp_path, request):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from laptop_cuda.programs.command import read_command
 from laptop_cuda.text.diagnostics import read_errors, read_warnings
 from laptop_cuda import CompileError
 from laptop_cuda.programs import ProgramError, compile_program
@@ -57,13 +56,6 @@ def test_warnings_are_those_of_the_sources():
                "parentheses around assignment used as truth value [-Wparentheses]\n")
     assert read_warnings(printed, ("a.cu",)) == ["a.cu, line 4: unused variable 'n'",
                                                  "a.cu, line 6: `=` where `==` may be meant"]
-
-
-def test_libraries_are_linked_but_for_those_of_cuda():
-    asked = read_command(["-lpng", "-lcublas", "-lcudart_static", "-L", "/opt/lib", "-lm", "-include",
-                          "cstring", "a.cu"])
-    assert asked.flags == ["-lpng", "-L/opt/lib", "-lm", "-include", "cstring"]
-    assert asked.standard == "gnu++17"
 
 
 def begun(folder: Path, mode: str) -> subprocess.Popen:
@@ -131,9 +123,3 @@ def test_names_of_the_driver_api_are_told_as_such(program):
 
 def test_kernels_header_of_curand_brings_the_hosts(program):
     assert program(HOST_GENERATOR, mode="plain").status == 0
-
-
-@pytest.mark.parametrize("words", [["-Xcompiler", "-fopenmp"], ["-Xcompiler=-Wall,-fopenmp"],
-                          ["--compiler-options", "-O2 -fopenmp"]])
-def test_openmp_for_the_hosts_compiler_is_taken(words):
-    assert read_command([*words, "prog.cu"]).flags == ["-fopenmp"]

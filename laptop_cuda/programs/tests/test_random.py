@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import laptop_cuda as cuda
-from engine_kit import compiled, mod  # noqa: F401
+from engine_kit import checked, fault, mod  # noqa: F401
 
 SOURCE = r"""
 #include <curand_kernel.h>
@@ -60,12 +60,9 @@ def test_the_numbers_are_those_of_nvidias_header(mod, state):
 
 def test_states_in_memory_are_checked_and_go_on(mod):
     states, count = cuda.empty(64 * 48, dtype=torch.uint8), np.zeros(1, np.int32)
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.inside[1, 64](states, count, 100)
-    assert caught.value.kind == "uninitialized"
-    with cuda.sanitize():
-        mod.setup[1, 64](states)
-        mod.inside[1, 64](states, count, 100)
+    assert fault(mod.inside, 1, 64, states, count, 100).kind == "uninitialized"
+    checked(mod.setup, 1, 64, states)
+    checked(mod.inside, 1, 64, states, count, 100)
     assert abs(4 * count[0] / 6400 - np.pi) < 0.1
 
 

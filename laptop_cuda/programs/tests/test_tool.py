@@ -1,7 +1,9 @@
 """`python -m laptop_cuda run` as a tool: its options, its input and output, files of every kind."""
 import json
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,31 +37,49 @@ def test_a_budget_of_what_was_not_launched_is_exceeded():
                                                             "(launched: tile<64, 32>)")
     assert "launched: none" in Budget.read("sectors=5").over(Ran(0))
     assert not Budget.read("other:launches=0").over(ran)
+    assert Budget.read("scan:sectors=1_000") == Budget("sectors", 1000, "scan")
+    with pytest.raises(ValueError, match="a budget is COUNT=N"):
+        Budget.read("speed=3")
 
 
 @pytest.mark.parametrize("words, said", [
     (["--seed", "abc"], "--seed takes a number, got 'abc'"), (["--timeout=soon"], "--timeout takes a number"),
     (["-profile"], "-profile is written --profile"), (["--jason", "x"], "--jason is not an option"),
+    (["--budget", "sectors=1", "--plain"], "--plain neither checks nor counts"),
     (["prog.txt"], "prog.txt is none by its name"), (["--budget"], "--budget needs a value")])
 def test_words_that_are_not_understood(words, said):
     with pytest.raises(UsageError, match=said):
-        read_command([*words, "a.cu"] if words[0] not in ("prog.txt", "--budget") else words)
+        read_command(words if words in (["prog.txt"], ["--budget"]) else [*words, "a.cu"]).mode
 
 
-def test_modes_and_options_of_nvcc():
-    assert read_command(["--budget", "sectors=1", "a.cu"]).mode == "profile"
-    assert read_command(["--budget", "sectors=1", "--sanitize", "a.cu"]).mode == "both"
-    assert read_command(["a.cu"]).mode == "sanitize" and read_command(["--plain", "a.cu"]).mode == "plain"
-    with pytest.raises(UsageError, match="--plain neither checks nor counts"):
-        read_command(["--budget", "sectors=1", "--plain", "a.cu"]).mode
-    asked = read_command(["-isystem", "inc", "-U", "NDEBUG", "-include", "a.h", "-O3", "a.cu"])
-    assert ([p.name for p in asked.include] == ["inc"] and asked.flags[0] == "-UNDEBUG"
-            and asked.flags[1] == "-include")
+INC = Path("inc").resolve()
+ASKED = {
+    "--budget sectors=1 a.cu": {"mode": "profile"}, "--budget sectors=1 --sanitize a.cu": {"mode": "both"},
+    "a.cu": {"mode": "sanitize"}, "--plain a.cu": {"mode": "plain"}, "a.cu -- b.cu": {"arguments": ["b.cu"]},
+    # what follows the sources belongs to the program
+    "--profile -I inc a.cu b.cu --json -n 3": {
+        "mode": "profile", "include": [INC], "sources": [Path("a.cu"), Path("b.cu")],
+        "arguments": ["--json", "-n", "3"]},
+    "-isystem inc -U NDEBUG -include a.h -O3 a.cu": {
+        "include": [INC], "flags": ["-UNDEBUG", "-include", "a.h"]},
+    # libraries of CUDA are not linked
+    "-lpng -lcublas -lcudart_static -L /opt/lib -lm a.cu": {"flags": ["-lpng", "-L/opt/lib", "-lm"],
+                                                            "standard": "gnu++17"},
+    **dict.fromkeys(("-Xcompiler -fopenmp a.cu", "-Xcompiler=-Wall,-fopenmp a.cu",
+                     "--compiler-options '-O2 -fopenmp' a.cu"), {"flags": ["-fopenmp"]}),
+}
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_modes_and_options_of_nvcc(words):
+    asked = read_command(shlex.split(words))
+    assert {name: getattr(asked, name) for name in ASKED[words]} == ASKED[words]
 
 
 def test_help_and_a_report_that_cannot_be_written(capsys):
     assert main(["run", "--help"]) == 0 and "--budget COUNT=N" in capsys.readouterr().out
-    assert main(["run", "/nowhere/a.cu"]) == 2 and "there is no file /nowhere/a.cu" in capsys.readouterr().err
+    assert main(["run", "/nowhere/a.cu"]) == 2
+    assert capsys.readouterr().err == "laptop_cuda: there is no file /nowhere/a.cu\n"
 
 
 def test_sources_in_other_encodings(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import COMPILERS, compiled, line_of, use_compiler
+from engine_kit import checked, compiled, compiler, counted, fault, line_of  # noqa: F401
 
 SOURCE = r"""
 #include <torch/extension.h>
@@ -67,17 +67,15 @@ def test_arrays_go_into_accessors():
     mod = compiled(SOURCE)
     mod["transpose<float>"][3, 8](x, y, 0)
     assert (y == 2 * x.T).all()
-    with cuda.profile(sanitized=True) as report:
-        mod["transpose<float>"][3, 8](x, y, 0)
-    assert report.launches[0].global_load.requests == 3 and report.launches[0].global_store.bytes == 60
+    launch = counted(mod["transpose<float>"], 3, 8, x, y, 0, sanitized=True)
+    assert launch.global_load.requests == 3 and launch.global_store.bytes == 60
 
 
 def test_an_accessors_bounds_are_its_arrays():
     x, y = np.zeros((3, 5), np.float32), np.zeros((5, 3), np.float32)
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        compiled(SOURCE)["transpose<float>"][3, 8](x, y, 3)
-    assert (caught.value.kind == "out of bounds" and "y[15], past its end: y has 15 float32 elements, shape "
-            "(5, 3)" in str(caught.value))
+    error = fault(compiled(SOURCE)["transpose<float>"], 3, 8, x, y, 3)
+    assert (error.kind == "out of bounds" and "y[15], past its end: y has 15 float32 elements, shape "
+            "(5, 3)" in str(error))
 
 
 @pytest.mark.parametrize("wrong, told", [(np.zeros(4, np.float32), "2-dimensional .* of float32, got 1-dim"),
@@ -90,13 +88,9 @@ def test_what_does_not_fit_an_accessor_is_named(wrong, told):
     assert "`x`" in str(caught.value)
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_torchs_half_is_counted_at_the_line_of_its_use(compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_torchs_half_is_counted_at_the_line_of_its_use(compiler):
     x, total, y = np.arange(32, dtype=np.float16), np.zeros(1, np.float16), np.zeros(32, np.float16)
-    with cuda.profile(sanitized=True) as report:
-        compiled(SOURCE).halves[1, 32](x, total, y)
-    launch = report.launches[0]
+    launch = counted(compiled(SOURCE).halves, 1, 32, x, total, y, sanitized=True)
     assert (y == x * x + 1).all() and abs(total[0] - y.sum(dtype=np.float32)) < 16
     assert (launch.global_load.bytes, launch.global_store.bytes, launch.atomics.operations) == (192, 64, 32)
     assert {line.line for line in launch.lines} == line_of(SOURCE, "// squares") | line_of(SOURCE, "// total")
@@ -104,18 +98,14 @@ def test_torchs_half_is_counted_at_the_line_of_its_use(compiler, monkeypatch):
 
 def test_torchs_shuffles_and_complex_numbers():
     x, y = (np.arange(32) + 1j).astype(np.complex64), np.zeros(32, np.complex64)
-    with cuda.sanitize():
-        compiled(SOURCE).turned[1, 32](x, y, 32)
+    checked(compiled(SOURCE).turned, 1, 32, x, y, 32)
     wanted = x * 2j
     assert (y.real == wanted.real.reshape(16, 2)[:, ::-1].reshape(32)).all() and (y.imag == wanted.imag).all()
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        compiled(SOURCE).turned[1, 32](x, y, 31)                       # lane 30 asks lane 31, which has gone
-    assert {caught.value.line} == line_of(SOURCE, "// shuffled")
+    # lane 30 asks lane 31, which has gone
+    assert {fault(compiled(SOURCE).turned, 1, 32, x, y, 31).line} == line_of(SOURCE, "// shuffled")
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_struct_with_pointers_is_checked_and_can_run_again(compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_a_struct_with_pointers_is_checked_and_can_run_again(compiler):
     mod = compiled(SOURCE)
     x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     params = Params(8, 0.5, x.ctypes.data, y.ctypes.data)
@@ -126,17 +116,15 @@ def test_a_struct_with_pointers_is_checked_and_can_run_again(compiler, monkeypat
         assert (y == x / 2).all()
     assert report.launches[0].global_load.bytes == 32
     assert [e["value"] for e in report.launches[0].replay().events if e["kind"] == "store"] == list(x / 2)
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.scaled[1, 32](params, 1)
-    assert caught.value.kind == "out of bounds" and caught.value.thread == (8, 0, 0)
+    error = fault(mod.scaled, 1, 32, params, 1)
+    assert error.kind == "out of bounds" and error.thread == (8, 0, 0)
 
 
 def test_a_struct_may_hold_tensors():
     torch = pytest.importorskip("torch")
     x, y = torch.arange(8.0), torch.zeros(8)
     params = Params(8, 0.5, x.data_ptr(), y.data_ptr())
-    with cuda.sanitize():
-        compiled(SOURCE).scaled[1, 32](params, 0)
+    checked(compiled(SOURCE).scaled, 1, 32, params, 0)
     assert (y == x / 2).all()
 
 
@@ -155,10 +143,9 @@ def test_headers_of_the_include_path_are_rewritten(tmp_path):
     (tmp_path / "my.cu").write_text(
         "#include <lib/a.cuh>\n__global__ void ends(int* y) { y[threadIdx.x] = summed<32>(threadIdx.x); }\n")
     mod = cuda.load(tmp_path / "my.cu", include=[tmp_path])
-    with cuda.profile(sanitized=True) as report:
-        mod.ends[1, 32](y := np.zeros(32, np.int32))
-    assert (y == 31).all() and report.launches[0].shared_load.requests == 2
-    assert {re.sub(r".*/", "", str(line.file)) for line in report.launches[0].lines} >= {"a.cuh"}
+    launch = counted(mod.ends, 1, 32, y := np.zeros(32, np.int32), sanitized=True)
+    assert (y == 31).all() and launch.shared_load.requests == 2
+    assert {re.sub(r".*/", "", str(line.file)) for line in launch.lines} >= {"a.cuh"}
 
 
 NAMES = r"""
@@ -207,9 +194,7 @@ class Philox(ctypes.Structure):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_names_of_torch_that_kernels_use(compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_names_of_torch_that_kernels_use(compiler):
     mod, x, y = compiled(NAMES), np.arange(64, dtype=np.float32), np.zeros(33, np.float32)
     z, seeds, values = np.array([1 + 2j, 3 + 4j], np.complex64), np.zeros(2, np.uint64), x.copy()
     grid = Grid(values.ctypes.data, 50, 0)
@@ -220,8 +205,7 @@ def test_names_of_torch_that_kernels_use(compiler, monkeypatch):
             mod.sums[1, 64](x, y)
     assert (values == np.where(x < 50, 4 * x, x)).all()
     assert y[0] == x.sum() and (y[1:] == x[:32].reshape(16, 2)[:, ::-1].reshape(32)).all()
-    with cuda.sanitize():
-        mod.turned[1, 1](z, Philox(11, 22, 0, False), seeds)
+    checked(mod.turned, 1, 1, z, Philox(11, 22, 0, False), seeds)
     assert z[0] == (1 - 2j) * 5 and list(seeds) == [11, 22]
 
 

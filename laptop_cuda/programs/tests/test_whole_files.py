@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import COMPILERS, compiled, line_of, use_compiler
+from engine_kit import checked, compiled, compiler, counted, line_of  # noqa: F401
 
 pytestmark = pytest.mark.slow            # whole files, built anew where a name is unknown
 LIBRARIES = r"""
@@ -27,13 +27,10 @@ __global__ void drawn(float* x) {
 """
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_an_unknown_name_of_a_library_is_an_error_where_it_is_reached(compiler, monkeypatch):
-    use_compiler(monkeypatch, compiler)
+def test_an_unknown_name_of_a_library_is_an_error_where_it_is_reached(compiler):
     mod, x, y = compiled(LIBRARIES), np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
-    with cuda.sanitize():
-        mod.doubled[1, 32](x, y)
-        mod.moved[1, 1](x, 0)                                # does not reach it
+    checked(mod.doubled, 1, 32, x, y)
+    checked(mod.moved, 1, 1, x, 0)                           # does not reach it
     assert (y == 2 * x).all()
     for launch, name, marker in ((lambda: mod.sorted[1, 32](x), "cub::BlockRadixRank", "// sort"),
                                  (lambda: mod.moved[1, 1](x, 1), "at::native::lerp_of_ours", "// lerp"),
@@ -95,10 +92,9 @@ def test_macros_of_the_build(tmp_path):
     tail = {"SIZE": 8, "WITH_TAIL": True}
     for define, value in (({"SIZE": 8}, 8), ({"SIZE": "4 * 2", "WITH_TAIL": ""}, 9), (tail, 9)):
         for mod in (cuda.compile(BUILD, define=define), cuda.load(path, define=define)):
-            with cuda.profile(sanitized=True) as report:
-                mod.filled[1, 8](y)
+            launch = counted(mod.filled, 1, 8, y, sanitized=True)
             assert (y == value).all()
-            assert line_of(BUILD, "// read") <= {line.line for line in report.launches[0].lines}
+            assert line_of(BUILD, "// read") <= {line.line for line in launch.lines}
     assert cuda.load(path, define={"SIZE": 8}) is cuda.load(path, define={"SIZE": 8})
     with pytest.raises(cuda.CompileError, match="SIZE"):
         cuda.load(path)
@@ -127,23 +123,19 @@ __global__ void segments(const int* x, const int* head, int* y, int n) {
 """
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_files_as_they_are_published(compiler, monkeypatch):
+def test_files_as_they_are_published(compiler):
     """Assembly for the host outside functions, launch bounds in an unnamed namespace, segments of a warp."""
-    use_compiler(monkeypatch, compiler)
     mod, y = compiled(OLD_AND_ODD), np.zeros((32, 2), np.float32)
     x = np.linspace(-3, 3, 32).astype(np.float32)
-    with cuda.profile(sanitized=True) as report:
-        mod["device::angles"][1, 32](x, y)
+    launch = counted(mod["device::angles"], 1, 32, x, y, sanitized=True)
     assert np.allclose(y, np.stack([np.sin(x), np.cos(x)], 1), atol=1e-6)
-    assert report.launches[0].global_store.bytes == 256
+    assert launch.global_store.bytes == 256
     with pytest.raises(cuda.KernelError, match="launch_bounds"):
         mod["device::angles"][1, 96](x, y)
     rng = np.random.default_rng(3)
     values, head = rng.integers(0, 99, 32).astype(np.int32), (rng.random(32) < 0.3).astype(np.int32)
     out = np.zeros(64, np.int32)
-    with cuda.sanitize():
-        mod.segments[1, 32](values, head, out, 27)
+    checked(mod.segments, 1, 32, values, head, out, 27)
     starts = sorted({0} | set(np.flatnonzero(head[:27])))
     for a, b in zip(starts, starts[1:] + [27]):
         assert out[a] == values[a:b].sum()
