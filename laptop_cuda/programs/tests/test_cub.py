@@ -90,7 +90,7 @@ __global__ void total(const int* x, int* out) {
     int sum = Reduce(temp).Sum(mine);
     if (threadIdx.x == 0) out[0] = largest, out[1] = sum;
 }
-template <class T, int N = 4> T* on_device(const T (&x)[N]) {
+template <class T, int N> T* on_device(const T (&x)[N]) {
     T* d;
     cudaMalloc(&d, sizeof x);
     cudaMemcpy(d, x, sizeof x, cudaMemcpyHostToDevice);
@@ -103,9 +103,9 @@ template <int N = 4, class T> void show(const T* d) {
 }
 int main() {
     unsigned* keys = on_device<unsigned>({0x12, 0x21, 0x31, 0x02});
-    unsigned* out = on_device<unsigned>({});
+    unsigned* out = on_device<unsigned, 4>({});
     int* values = on_device<int>({0, 1, 2, 3});
-    int* with = on_device<int>({});
+    int* with = on_device<int, 4>({});
     char storage[512];
     size_t bytes = sizeof storage;
     cub::DeviceRadixSort::SortKeys(storage, bytes, keys, out, 4, 0, 4);          // by their last digit only
@@ -113,7 +113,7 @@ int main() {
     cub::DeviceRadixSort::SortPairsDescending(storage, bytes, keys, out, values, with, 4, 4, 8);
     show(with);
     float* numbers = on_device<float>({1.5f, -2.f, 0.f, -3.f});
-    float* sorted = on_device<float>({});
+    float* sorted = on_device<float, 4>({});
     cub::DoubleBuffer<float> both(numbers, sorted);
     cub::DeviceRadixSort::SortKeys(nullptr, bytes, both, 4);
     cub::DeviceRadixSort::SortKeys(storage, bytes, both, 4);
