@@ -7,7 +7,7 @@ import torch
 from course_lib import cuda
 from course_lib.flash_attention import flash_attention, flash_attention_packed, flash_attention_with_sinks
 from course_lib.gpu.cases.flash_attention import sinks_in_float64, text_by_text
-from references import launches_of, rand
+from references import launches_of, names_the_argument, rand
 
 
 def given(lengths, heads, kv_heads, d, v_dim, seed=0):
@@ -25,6 +25,7 @@ def test_one_launch_has_the_bits_of_one_per_text():
     assert [launch.kernel.partition("<")[0] for launch in report.launches] == ["flash_packed"]
     want = [flash_attention(*(x[:, :, a:b] for x in (q, k, v)), causal=True) for a, b in zip(ends, ends[1:])]
     assert torch.equal(got, torch.cat(want, 2))
+    assert flash_attention_packed(*(x[:, :, :0] for x in (q, k, v)), [0, 0]).shape == (1, 4, 0, 16)
 
 
 def test_no_text_sees_another():
@@ -50,18 +51,13 @@ def test_only_the_keys_of_the_own_text_are_read():
     assert counted(q, k, v, ends).bytes == 4 * 32 * rows + blocks * 128 * 2 * 4
 
 
-def test_no_token_at_all():
-    q = torch.randn(1, 2, 0, 8)
-    assert flash_attention_packed(q, q, q, [0, 0]).shape == (1, 2, 0, 8)
-
-
-@pytest.mark.parametrize("ends", [[0, 5], [0, 7, 6, 9], [1, 9], [9], [0, 10]])
-def test_a_list_that_does_not_cover_the_row_is_refused(ends):
-    q = torch.randn(1, 1, 9, 8)
-    with pytest.raises(ValueError, match="cu_seqlens must"):
-        flash_attention_packed(q, q, q, ends)
-    with pytest.raises(ValueError, match="q and k must be one row of the same tokens, batch 1"):
-        flash_attention_packed(q.expand(2, -1, -1, -1), *[q.expand(2, -1, -1, -1)] * 2, [0, 9])
+test_bad_input_is_named = names_the_argument({
+    "cu_seqlens": [lambda q, ends=ends: flash_attention_packed(q, q, q, ends)
+                   for ends in ([0, 5], [0, 7, 6, 9], [1, 9], [9], [0, 10])],
+    "q and k": [lambda q: flash_attention_packed(*3 * [q.expand(2, -1, -1, -1)], [0, 9])],
+    "sinks": [lambda q, sinks=sinks: flash_attention_with_sinks(q, q, q, sinks)
+              for sinks in (torch.zeros(3), torch.zeros(1, dtype=torch.float64), torch.zeros(1, 1))]},
+    given=lambda: [torch.randn(1, 1, 9, 8)])
 
 
 def test_a_sink_far_below_changes_nothing_and_one_far_above_silences():
@@ -69,15 +65,6 @@ def test_a_sink_far_below_changes_nothing_and_one_far_above_silences():
     got = flash_attention_with_sinks(q, k, v, torch.tensor([-200.0, 200.0]), causal=True)
     torch.testing.assert_close(got[:, 0], flash_attention(q, k, v, causal=True)[:, 0])
     assert (got[:, 1] == 0).all()
-
-
-def test_a_row_that_sees_nothing_gives_zero():
-    q, k, v = rand(1, 1, 5, 4), rand(1, 1, 2, 4, seed=1), rand(1, 1, 2, 4, seed=2)
-    sinks = torch.zeros(1, requires_grad=True)
-    out = flash_attention_with_sinks(q, k, v, sinks, causal=True)
-    assert (out[0, 0, :3] == 0).all() and (out[0, 0, 3:] != 0).all()
-    out.sum().backward()
-    assert sinks.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -108,13 +95,6 @@ def test_the_sinks_cost_one_pass_over_the_output():
     launches = launches_of(lambda: flash_attention_with_sinks(q, k, v, torch.zeros(1)))
     give = [launch for launch in launches if "give_to_sinks" in launch.kernel][0]
     assert give.global_load.bytes == n * d * 4 + 32 * n * 8 and give.global_store.bytes == n * d * 4 + n * 4
-
-
-@pytest.mark.parametrize("sinks", [torch.zeros(3), torch.zeros(2, dtype=torch.float64), torch.zeros(2, 1)])
-def test_sinks_of_another_shape_are_refused(sinks):
-    q = rand(1, 2, 4, 8)
-    with pytest.raises(ValueError, match=r"sinks must be float32 of shape \(2,\) on cpu; got"):
-        flash_attention_with_sinks(q, q, q, sinks)
 
 
 def test_it_is_the_attention_of_gpt_oss():
