@@ -1,7 +1,6 @@
 """Chapter 7: every cache against attention without one; sampling and verification exactly; its kernels."""
 import itertools
 import re
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +8,8 @@ from torch.nn import functional as F
 
 from course_lib import cuda
 from course_lib.files import ROOT
+from course_lib.gpu.cases import case_of
+from course_lib.gpu.cases.paged_attention import gathered
 from course_lib.gqa import GroupedQueryAttention, LatentAttention
 from course_lib.kv_cache import (CrossCache, GrowingCache, QuantizedCache, RollingCache, StaticCache,
                                  append_kernel, choose_splits, decode_attention, decode_kernel,
@@ -226,11 +227,7 @@ def model():
 @pytest.mark.parametrize("chunk", [None, 1, 3])
 def test_generate_is_the_model_without_a_cache(model, make, chunk):
     tokens = torch.tensor([[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]])
-    want = model.generate(tokens, 9)
-    assert torch.equal(generate(model, tokens, 9, make_cache=make, chunk=chunk), want)
-    caches = [make() for _ in model.blocks]
-    pieces = torch.cat([model(piece, caches) for piece in want.split([4, 1, 7, 2], 1)], 1)
-    torch.testing.assert_close(pieces, model(want))
+    assert torch.equal(generate(model, tokens, 9, make_cache=make, chunk=chunk), model.generate(tokens, 9))
 
 
 def test_generate_draws_stops_and_forgets(model):
@@ -393,29 +390,15 @@ def test_bad_appends_leave_the_cache_alone():
         assert cache.length == 11 and torch.equal(cache.view()[0], before)
 
 
-def half_case(lengths, heads, kv_heads, d, dtype, block_size=16):
-    """q, dense keys and values with NaN behind each end, and the same in scattered pages."""
-    b, pages = len(lengths), max(1, -(-max(lengths) // block_size))
-    q = rand64(b, heads, 1, d, dtype=dtype)
-    k, v = (rand64(b, kv_heads, pages * block_size, d, seed=i, dtype=dtype) for i in (1, 2))
-    behind = torch.arange(pages * block_size) >= torch.tensor(lengths)[:, None]
-    k, v = (x.masked_fill(behind[:, None, :, None], torch.nan) for x in (k, v))
-    tables = torch.randperm(b * pages, generator=torch.Generator().manual_seed(b)).view(b, pages).int()
-    pools = [torch.full((b * pages, kv_heads, block_size, d), torch.nan, dtype=dtype) for _ in "kv"]
-    for pool, x in zip(pools, (k, v)):
-        pool[tables.long()] = x.view(b, kv_heads, pages, block_size, d).transpose(1, 2)
-    return q, k, v, *pools, tables, torch.tensor(lengths)
-
-
 def test_the_cache_is_asked_for_once():
     """Two key heads for eight query heads: keys and values once; a table entry for 16 keys and lane."""
-    q, k, v, keys, values, tables, lengths = half_case([128, 64], 8, 2, 64, torch.bfloat16)
-    cache = 2 * 2 * (128 + 64) * 64 * 2
-    counted = {}
-    for name, call in (("dense", lambda: decode_tensor_core.dense(q, k, v, lengths, 1)),
-                       ("paged", lambda: decode_tensor_core.paged(q, keys, values, tables, lengths, 1))):
+    shape, counted = {"lengths": (128, 64), "heads": 8, "kv_heads": 2, "d": 64}, {}
+    dense, paged = (case_of(f"{name}_tensor_core").arguments(shape) for name in ("decode", "paged"))
+    for name, call in (("dense", lambda: decode_tensor_core.dense(*dense, 1)),
+                       ("paged", lambda: paged_attention_kernel(*paged))):
         (counted[name],) = [launch.global_load for launch in launches_of(call)]
-    queries, read_lengths = 4 * q.numel() * 2, 4 * 128 * 4             # by each of four warps
+    cache, queries = 2 * 2 * (128 + 64) * 64 * 2, 4 * dense[0].numel() * 2     # by each of four warps
+    read_lengths = 4 * 128 * 4
     assert counted["dense"].bytes == cache + queries + read_lengths
     assert counted["dense"].moved == cache + queries + 4 * 4 * 32      # a warp moves a sector for its length
     table = 2 * 2 * (8 + 4) // 2  # steps of 16 keys, by each of two key heads
@@ -425,9 +408,9 @@ def test_the_cache_is_asked_for_once():
 
 @pytest.mark.slow
 def test_the_wrappers_of_both_chapters_choose_it():
-    q, k, v, keys, values, tables, lengths = half_case([33, 16], 4, 2, 64, torch.bfloat16)
+    q, cache, tables, lengths = case_of("paged_tensor_core").arguments(
+        {"lengths": (33,), "heads": 4, "kv_heads": 2, "d": 64})
+    k, v = (x.bfloat16() for x in gathered(cache, tables, 0, 33))
     want = decode_tensor_core.dense(q, k, v, lengths, 1)
     assert torch.equal(decode_kernel(q, k, v, lengths), want)
-    cache = SimpleNamespace(keys=keys[None], values=values[None], block_size=16,
-                            allocator=SimpleNamespace(references=[1] * len(keys)))
     assert torch.equal(paged_attention_kernel(q, cache, tables, lengths), want)

@@ -15,7 +15,7 @@ from course_lib import language_model
 from course_lib.language_model import training
 from course_lib.datasets import NO_TARGET
 from course_lib.language_model import Config, LanguageModel
-from course_lib.language_model.tokenizers import CharTokenizer
+from course_lib.language_model.tokenizers import CharTokenizer, tokens_on_disk
 from course_lib.language_model import interrupt
 from course_lib.language_model.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.language_model.train_command import train_command
@@ -85,23 +85,16 @@ def test_another_interrupt_stops_at_once_but_an_echo_of_the_first_does_not(tmp_p
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_batch_in_parts_is_the_same_step():
-    curves = []
-    for accumulate in (1, 2, 4):
-        model = small_model()
-        curves.append([loss for _, loss, _ in train(model, DATA, **RECIPE, accumulate=accumulate)])
-    torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4,
-                               atol=0)
+def uneven(batch, generator):
+    tokens = torch.randint(5, (batch, 6), generator=generator)
+    targets = torch.full_like(tokens, NO_TARGET)
+    targets[0], targets[1, :2] = tokens[0].roll(1), tokens[1, 2:4]         # the other rows have none
+    return tokens, targets
 
 
-def test_parts_with_fewer_targets_count_for_less():
-    def draw(batch, generator):
-        tokens = torch.randint(5, (batch, 6), generator=generator)
-        targets = torch.full_like(tokens, NO_TARGET)
-        targets[0], targets[1, :2] = tokens[0].roll(1), tokens[1, 2:4]         # the other rows have none
-        return tokens, targets
-
-    curves = [[loss for _, loss, _ in train(small_model(), draw, **RECIPE, accumulate=parts)]
+@pytest.mark.parametrize("data", [DATA, uneven], ids=["equal parts", "parts with fewer targets count less"])
+def test_a_batch_in_parts_is_the_same_step(data):
+    curves = [[loss for _, loss, _ in train(small_model(), data, **RECIPE, accumulate=parts)]
               for parts in (1, 2, 4)]
     torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4,
                                atol=0)
@@ -140,7 +133,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_whole_and_kept(tmp_path):
         train(other, DATA, **RECIPE, checkpoint=path)
     assert same(other, before) and path.read_bytes() == content
     flipped = content[:-40] + bytes([content[-40] ^ 1]) + content[-39:]
-    for damaged in (content[:len(content) // 2], flipped, b""):
+    for damaged in (content[:len(content) // 2], flipped, b"", b"not a checkpoint at all"):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="^path must be a checkpoint (of this course; .* is no complete "
                            "one|without damage)"):
@@ -154,13 +147,16 @@ def test_a_text_is_known_again():
     assert len({training.fingerprint(x) for x in (DATA, DATA.flip(0), DATA[:-1], DATA[:0])}) == 4
 
 
-def test_a_model_file_of_another_shape_is_refused(tmp_path):
+def test_a_model_file_of_another_shape_or_of_something_else_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     language_model.save(path, small_model(), CharTokenizer("abcdefghijk"))
     state, about = load_checkpoint(path)
     about["config"]["n_layers"] = 3
     save_checkpoint(path, state, about)
     with pytest.raises(ValueError, match="^path must hold a model of this shape; .* blocks.2.* missing"):
+        language_model.load(path)
+    save_checkpoint(path, {"x": torch.ones(3)}, {"step": 5})
+    with pytest.raises(ValueError, match="^path must hold a language model"):
         language_model.load(path)
 
 
@@ -177,6 +173,9 @@ def test_a_full_disk_is_told_and_costs_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device; nothing was written") as raised:
         train(model, DATA, **RECIPE, checkpoint=path)
     assert raised.value.errno == errno.ENOSPC and raised.value.filename == str(path)
+    with pytest.raises(OSError, match="No space left on device; nothing was written") as raised:
+        tokens_on_disk("to be", CharTokenizer("to be"), tmp_path)
+    assert raised.value.errno == errno.ENOSPC and raised.value.filename.startswith(str(tmp_path))
     assert path.read_bytes() == content and os.listdir(tmp_path) == ["run"]
     monkeypatch.undo()
     whole = small_model()

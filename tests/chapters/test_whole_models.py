@@ -109,16 +109,16 @@ def test_draws_depend_on_the_seed_alone(llama):
     assert all(len(new) <= 12 for new in first) and model.generate([[4]], 0) == [[]]
 
 
-@pytest.mark.parametrize("ids, said",
-                         [([[0, 64]], "ids must be in 0 to 63"), ([[0.5]], "whole numbers"), ([3], "shape")])
-def test_ids_that_no_model_has(llama, ids, said):
+@pytest.mark.parametrize("call, said", [
+    (lambda model: model.logits(torch.tensor([[0, 64]])), "ids must be in 0 to 63"),
+    (lambda model: model.logits(torch.tensor([[0.5]])), "whole numbers"),
+    (lambda model: model.logits(torch.tensor([3])), "shape"),
+    (lambda model: model.logits(torch.tensor([[1, 2, 3]]), torch.ones(1, 2)),
+     r"attention_mask must have shape \(1, 3\)"),
+    (lambda model: model.generate(["hello"]), "has no tokenizer.json: give lists of ids")])
+def test_bad_input_is_named(llama, call, said):
     with pytest.raises(ValueError, match=said):
-        open_model(llama).logits(torch.tensor(ids))
-
-
-def test_a_mask_of_another_shape(llama):
-    with pytest.raises(ValueError, match=r"attention_mask must have shape \(1, 3\)"):
-        open_model(llama).logits(torch.tensor([[1, 2, 3]]), torch.ones(1, 2))
+        call(open_model(llama))
 
 
 @pytest.mark.parametrize("key, where",
@@ -197,11 +197,6 @@ def test_the_chat_command(speaker, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert out.count("model: ") == 2 and "an empty line ends the conversation" in out
     assert chat([str(speaker / "none")]) == 2 and "no such folder" in capsys.readouterr().out
-
-
-def test_ids_where_there_is_no_tokenizer(llama):
-    with pytest.raises(ValueError, match="has no tokenizer.json: give lists of ids"):
-        open_model(llama).generate(["hello"])
 
 
 # --- folders that cannot be opened --------------------------------------------------------------------------
