@@ -8,12 +8,13 @@ import torch
 from torch.nn import functional as F
 
 from course_lib.attention import MultiHeadAttention
+from course_lib.gpu.cases.gqa import latents as case_latents
 from course_lib.gqa import (GroupedQueryAttention, LatentAttention, cache_bytes, flops_per_key, gqa_kernel,
                             grouped_query_attention, kv_bytes_per_token, latent_bytes_per_token,
                             latent_decode_kernel, pool_heads, repeat_kv)
 from course_lib.kv_cache import GrowingCache
 from course_lib.rope import rope_table
-from references import launches_of, names_the_argument, same_numbers
+from references import launches_of, names_the_argument, rand, same_numbers
 
 MODELS = {m["name"]: m
           for m in json.loads((Path(__file__).resolve().parents[2] / "data" / "models.json").read_text())[
@@ -175,12 +176,9 @@ def test_keys_and_values_are_read_once_a_group(n_kv_heads):
     assert read == {1: 2 * each_head, 2: each_head, 3: each_head * n_kv_heads // 4}
 
 
-def latents(b, heads, head_dim, latent_dim, rope_dim, n, dtype=torch.float32):
-    generator = torch.Generator().manual_seed(n)
-    q, q_rope, latent, k_rope, *up = (torch.randn(shape, generator=generator).to(dtype) for shape in (
-        (b, heads, 1, head_dim), (b, heads, 1, rope_dim), (b, 1, n, latent_dim), (b, 1, n, rope_dim),
-        (heads, head_dim, latent_dim), (heads, head_dim, latent_dim)))
-    return q, q_rope, latent, k_rope, *(x / math.sqrt(latent_dim) for x in up)
+def latents(n, *sizes, dtype=torch.float32):
+    """One sequence of n; heads, head_dim, latent_dim and rope_dim."""
+    return case_latents(lambda *shape: rand(*shape).to(dtype), (n,), *sizes)[:6]
 
 
 def test_a_step_of_the_layer(monkeypatch):
@@ -196,28 +194,27 @@ def test_a_step_of_the_layer(monkeypatch):
         torch.testing.assert_close(layer(x[:, -1:], cache=cache), want, atol=1e-5, rtol=1e-5)
 
 
-def counted_latents(*given, **named):
-    return launches_of(lambda: latent_decode_kernel(*given, **named))[0]
-
-
 def test_a_latent_is_asked_for_once_per_block_of_heads():
-    given = latents(1, 16, 4, 64, 8, 64)
+    given = latents(64, 16, 4, 64, 8)
     queries, lengths, cache = 4 * 16 * 72, 4 * 128, 4 * 64 * 72
     for heads in (1, 4, 16):
-        launch, blocks = counted_latents(*given, heads_per_block=heads), 16 // heads
-        assert launch.global_load.bytes == queries + blocks * (cache + lengths), heads
+        launch, = launches_of(lambda: latent_decode_kernel(*given, heads_per_block=heads))
+        assert launch.global_load.bytes == queries + 16 // heads * (cache + lengths), heads
         assert launch.global_store.bytes == 4 * 16 * 64 and launch.shared_load.excess == 0
 
 
 def test_its_intensity_is_that_of_the_theorem():
     """128 heads of DeepSeek-V3's proportions, bfloat16: FLOPs per unique byte, those of q and out too."""
     n, c, r = 128, 16, 2
-    launch = counted_latents(*latents(1, 128, 4, c, r, n, torch.bfloat16))
+    launch, = launches_of(lambda: latent_decode_kernel(*latents(n, 128, 4, c, r, dtype=torch.bfloat16)))
     moved = 32 * (launch.global_load.unique_sectors + launch.global_store.unique_sectors)
     limit = 128 * flops_per_key(4, c, r, absorbed=True) / (2 * (c + r))
     assert moved == 2 * (n * (c + r) + 128 * (2 * c + r)) + 32         # the last sector holds the length
     predicted = limit / (1 + 128 * (2 * c + r) / (n * (c + r)))
     assert math.isclose(128 * n * flops_per_key(4, c, r, absorbed=True) / (moved - 32), predicted)
+
+
+NAMES = "q", "q_rope", "latent", "k_rope", "k_up", "v_up"
 
 
 @pytest.mark.parametrize("change, told", [
@@ -227,13 +224,8 @@ def test_its_intensity_is_that_of_the_theorem():
     (dict(k_up=torch.zeros(4, 8, 11)), r"k_up must be a tensor of shape \(4, 8, 12\)"),
     (dict(v_up=torch.zeros(4, 8, 12).half()), "v_up must have the dtype of q"),
     (dict(lengths=[10]), "lengths must be from 0 to 9"), (dict(heads_per_block=3), "heads_per_block must be"),
+    (dict(zip(NAMES, latents(1, 1, 1, 513, 2))), "latent must be 1 to 512 wide for this kernel; got 513"),
 ])
 def test_bad_latents_are_named(change, told):
-    names = "q", "q_rope", "latent", "k_rope", "k_up", "v_up"
     with pytest.raises(ValueError, match=told):
-        latent_decode_kernel(**dict(zip(names, latents(1, 4, 8, 12, 4, 9))) | change)
-
-
-def test_wider_latents_than_the_kernel_holds_are_refused():
-    with pytest.raises(ValueError, match="latent must be 1 to 512 wide for this kernel; got 513"):
-        latent_decode_kernel(*latents(1, 1, 1, 513, 2, 1))
+        latent_decode_kernel(**dict(zip(NAMES, latents(9, 4, 8, 12, 4))) | change)
