@@ -35,16 +35,10 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-// Four 8 x 8 pieces (or two): lanes 0-7 give the rows of the first, 8-15 of the second, and so on, 16 bytes each.
+// Four 8 x 8 pieces: lanes 0-7 give the rows of the first, 8-15 of the second, and so on, 16 bytes each.
 __device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-}
-__device__ __forceinline__ void load_matrix_x2(uint32_t (&r)[2], const void* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
                  : "r"(shared_address(row))
                  : "memory");
 }
@@ -52,12 +46,6 @@ __device__ __forceinline__ void load_matrix_x2(uint32_t (&r)[2], const void* row
 __device__ __forceinline__ void load_matrix_x4_transposed(uint32_t (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-}
-__device__ __forceinline__ void load_matrix_x2_transposed(uint32_t (&r)[2], const void* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
                  : "r"(shared_address(row))
                  : "memory");
 }
