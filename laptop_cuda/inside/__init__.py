@@ -8,6 +8,7 @@ from ..occupancy import LIMITS, occupancy
 from ..report import LaunchReport
 from . import machine_code, roofline, toolkit
 from .lines import InsideLine, by_line
+from .model import CLASSES
 from .tables import InsideTables, compared, compared_html
 from .toolkit import InspectError
 
@@ -19,9 +20,11 @@ class Inside(InsideTables, dict):
 
     Keys: kernel, arch, compiler, registers, spill_stores, spill_loads, stack, static_shared, dynamic_shared,
     block, occupancy {blocks, warps, most_warps, share, limited_by, by}; with a disassembler instructions
-    {kind: how many}; with a launch executed {kind: how many warp instructions}; with a card bound.
+    {kind: how many}; with a launch as_compiled {kind: (requests, passes or sectors, lost passes)}, None for a
+    kind that is not told, and executed {kind: how many warp instructions}; with a card bound.
     """
     lines: list[InsideLine]
+    launch: LaunchReport | None
     missing: str                 # how to get the disassembler, if there is none
 
 
@@ -92,7 +95,7 @@ def _figures(kernel: Kernel, arch: str, made: toolkit.Compiled, threads: int, sh
 
 
 def _look_inside(found: Inside, kernel: Kernel, made: toolkit.Compiled, launch: LaunchReport | None) -> None:
-    found.lines, found.missing = [], ""
+    found.lines, found.missing, found.launch = [], "", launch
     text = toolkit.disassembled(made)
     if text is None:
         found.missing = f"The machine code is not shown: nvdisasm was not found. `{toolkit.GET}` brings it."
@@ -105,4 +108,11 @@ def _look_inside(found: Inside, kernel: Kernel, made: toolkit.Compiled, launch: 
     if launch is not None:
         total = sum((line.executed for line in found.lines), Counter())
         found["executed"] = {kind: round(n) for kind, n in total.most_common()}
+        found["as_compiled"] = {kind: _sum([line.compiled[kind] for line in found.lines if kind in line.compiled])
+                                for kind in CLASSES.values()}
         found["tensor_flops"] = round(sum(line.tensor_flops for line in found.lines))
+
+
+def _sum(asked: list[tuple | None]) -> tuple | None:
+    """Of all lines; None if one is not told, or none is known."""
+    return None if not asked or None in asked else tuple(map(sum, zip(*asked)))

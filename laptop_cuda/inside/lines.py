@@ -10,6 +10,7 @@ from pathlib import Path
 from ..report import executed
 from ..report import LaunchReport, LineReport
 from ..toolchain.lines import NOWHERE, Place
+from .as_compiled import as_compiled
 from .machine_code import Code
 from .model import Chain, executions
 
@@ -26,6 +27,7 @@ class InsideLine:
     counted: list[LineReport] = field(default_factory=list)
     executed: Counter = field(default_factory=Counter)           # modelled: by kind
     tensor_flops: float = 0.0                                    # modelled
+    compiled: dict[str, tuple | None] = field(default_factory=dict)      # by kind, see `as_compiled`
     notes: list[str] = field(default_factory=list)
 
 
@@ -79,6 +81,8 @@ def by_line(code: Code, files: dict[str, str], launch: LaunchReport | None) -> l
         line.kinds[instruction.kind] += 1
         line.executed[instruction.kind] += per_block.get(instruction.block, 0)
         line.tensor_flops += instruction.flops * per_block.get(instruction.block, 0)
+    for (place, kind), asked in (as_compiled(code, where, starts, launch) if launch else {}).items():
+        found[place].compiled[kind] = asked
     if times:
         _say(code, where, found, per_block)
     return [line for line in found.values() if line.sass or line.kinds or _is_code(line)]

@@ -22,7 +22,7 @@ class InsideTables:
         parts = [self._title(), text_table(HEAD, self._rows())]
         if self.get("instructions"):
             parts += ["", text_table(KIND_HEAD, self._kind_rows()),
-                      "", text_table(LINE_HEAD, self._line_rows())]
+                      "", text_table(self._line_head(), self._line_rows())]
         if self.get("bound"):
             parts += ["", f"{self['bound']['card']}: a bound, not a prediction",
                       text_table(BOUND_HEAD, self._bound_rows())]
@@ -34,7 +34,7 @@ class InsideTables:
         parts = [f"<p><b>{html.escape(self._title())}</b></p>", html_table(HEAD, self._rows())]
         if self.get("instructions"):
             parts += [html_table(KIND_HEAD, self._kind_rows()),
-                      html_table(LINE_HEAD, self._line_rows(), code=True), *map(_folded, self.lines)]
+                      html_table(self._line_head(), self._line_rows(), code=True), *map(_folded, self.lines)]
         if self.get("bound"):
             parts += [f"<p>{html.escape(self['bound']['card'])}: a bound, not a prediction</p>",
                       html_table(BOUND_HEAD, self._bound_rows())]
@@ -67,7 +67,15 @@ class InsideTables:
         first = self.lines[0].file if self.lines else ""
         names = [line.file for line in self.lines if line.file]
         first = names[-1] if names and names.count(names[-1]) > names.count(first) else first
-        return [_line_row(line, first) for line in self.lines if line.sass or line.counted]
+        compiled = self._has_compiled()
+        return [_line_row(line, first, compiled) for line in self.lines if line.sass or line.counted]
+
+    def _has_compiled(self) -> bool:
+        return any(line.compiled for line in self.lines)
+
+    def _line_head(self) -> tuple:
+        column = (f"as compiled for {self['arch']}",) * self._has_compiled()
+        return (*LINE_HEAD[:6], *column, *LINE_HEAD[6:])
 
     def _bound_rows(self) -> list[tuple]:
         found = self["bound"]
@@ -77,7 +85,7 @@ class InsideTables:
         return [one(pipe) for pipe in sorted(found["pipes"], key=lambda p: -p["microseconds"])]
 
 
-def _line_row(line: InsideLine, main: str) -> tuple:
+def _line_row(line: InsideLine, main: str, compiled: bool) -> tuple:
     place = "?" if not line.line else str(line.line) if line.file == main else f"{line.file}:{line.line}"
     counted = line.counted
     moved = sum(c.global_load.moved + c.global_store.moved for c in counted)
@@ -85,7 +93,18 @@ def _line_row(line: InsideLine, main: str) -> tuple:
     run = sum(line.executed.values())
     numbers = (line.times, len(line.sass), run, moved, passes)
     source = line.text if len(line.text) <= 72 else line.text[:69] + "..."
-    return (place, *(f"{n:,.0f}" if n else "" for n in numbers), "; ".join(line.notes), source)
+    return (place, *(f"{n:,.0f}" if n else "" for n in numbers), *(_compiled(line),) * compiled,
+            "; ".join(line.notes), source)
+
+
+def _compiled(line: InsideLine) -> str:
+    """Bytes moved and passes of the machine code's accesses, beside those as written."""
+    said = []
+    for space, unit, each in (("global", "moved", 32), ("shared", "passes", 1)):
+        asked = [a for kind, a in line.compiled.items() if kind.startswith(space)]
+        if asked:
+            said.append(f"{unit} not told" if None in asked else f"{sum(a[1] for a in asked) * each:,} {unit}")
+    return ", ".join(said)
 
 
 def _folded(line: InsideLine) -> str:

@@ -1,7 +1,7 @@
 """A launch as the metrics of NVIDIA's profiler, by their names: each by definition, or not known."""
 import math
 import re
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 from ..machine import REAL
 from ..occupancy import LIMITS, occupancy
@@ -13,6 +13,8 @@ ELSEWHERE = re.compile(r"cp\.async|memcpy_async|\bwmma\b|cp_async|wgmma")
 LAUNCH, OCCUPANCY, TABLES, LINES = ("Launch Statistics", "Occupancy", "Memory Workload Analysis Tables",
                                     "Source Counters")
 LIMITED = {"blocks": "blocks", "registers": "registers", "shared_mem": "shared memory", "warps": "warps"}
+SECTORS = ("memory_l2_theoretical_sectors_global", "memory_l1_wavefronts_shared",
+           "memory_l1_wavefronts_shared_ideal", "derived__memory_l1_wavefronts_shared_excessive")
 # section: (name on the details page, metric, unit) of what only a card can tell
 ON_A_CARD = {
     "GPU Speed Of Light Throughput": [
@@ -59,7 +61,7 @@ def counted(launch, inside: dict | None = None) -> dict:
              line.shared_load.excess + line.shared_store.excess, line.text] for line in launch.lines]
     made = {"kernel": launch.kernel, "grid": launch.grid, "block": launch.block, "cc": "n/a",
             "dynamic_shared": launch._result.dynamic_shared, "lines": [r for r in rows if r[2] or r[3]],
-            "metrics": [astuple(m) for m in [*_launched(launch), *_memory(launch)]]}
+            "metrics": [astuple(m) for m in [*_launched(launch), *_joined(launch, inside)]]}
     return with_inside(made, inside)
 
 
@@ -106,6 +108,36 @@ def _launched(launch):
             ("Dynamic Shared Memory Per Block", "launch__shared_mem_per_block_dynamic", "byte/block",
              launch._result.dynamic_shared)):
         yield Metric(LAUNCH, label, name, unit, value, EXACT)
+
+
+def _joined(launch, inside: dict | None) -> list[Metric]:
+    """The memory's metrics, as compiled where `inside` was joined with the counts of this launch."""
+    found = list(_memory(launch))
+    asked = getattr(inside, "launch", None) is launch and inside.get("as_compiled") or {}
+    written = {"global load": launch.global_load.requests, "global store": launch.global_store.requests,
+               "shared load": launch.shared_load.requests, "shared store": launch.shared_store.requests}
+    known = {kind: asked.get(kind) or (None if n else (0, 0, 0)) for kind, n in written.items()}
+    if not asked:
+        return found
+    compiled = {}
+    for kind in written:
+        space, op = kind.replace("load", "ld").replace("store", "st").split()
+        base = f"pipe_lsu_mem_global_op_{op}"
+        if one := known[kind]:
+            compiled[f"smsp__inst_executed_op_{space}_{op}.sum"] = one[0]
+            if space == "global":
+                compiled |= {f"l1tex__t_requests_{base}.sum": one[0], f"l1tex__t_sectors_{base}.sum": one[1],
+                             f"l1tex__average_t_sectors_per_request_{base}.ratio": one[1] / max(one[0], 1)}
+    for space, names in (("global", SECTORS[:1]), ("shared", SECTORS[1:])):
+        both = [known[f"{space} {op}"] for op in ("load", "store")]
+        if None not in both:
+            _, units, lost = map(sum, zip(*both))
+            compiled |= dict(zip(names, (units,) if space == "global" else (units, units - lost, lost)))
+    return [m if m.known != EXACT else
+            replace(m, note=f"{WRITTEN}; not told for {inside['arch']}") if m.name not in compiled else
+            replace(m, note=f"{WRITTEN}, and compiled so for {inside['arch']}") if compiled[m.name] == m.value else
+            replace(m, value=compiled[m.name], known=COMPILED, note=f"for {inside['arch']}; {m.shown} {WRITTEN}")
+            for m in found]
 
 
 def _memory(launch):
