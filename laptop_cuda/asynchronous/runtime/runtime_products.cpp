@@ -20,6 +20,7 @@ struct Tile {                    // where a thread has its sums, and what they a
     std::vector<uint32_t*> at;
     std::vector<uint32_t> is;
     uint32_t products = 0;       // that add to it and were not waited for
+    uint32_t fences = 0;         // of its thread, when it got them last
 };
 struct Product {
     Form form;
@@ -33,8 +34,7 @@ struct Product {
     const void *name, *site;
 };
 struct Issuing {                 // a thread of the group
-    uint32_t issued = 0, waited = 0, group = 0;
-    bool fenced = false;
+    uint32_t issued = 0, waited = 0, group = 0, fences = 0;
     std::vector<Tile> tiles;
 };
 struct Warpgroup {
@@ -194,7 +194,7 @@ static uint32_t tile_of(Issuing& me, const Form& form, uint32_t* const* sums, co
             untouched = untouched && *sums[i] == t.is[i];
             t.is[i] = *sums[i];
         }
-        if (is_checked() && !untouched && !me.fenced) misused("no fence", site);
+        if (is_checked() && !untouched && me.fences == t.fences) misused("no fence", site);
         for (uint32_t i = 0; is_checked() && i < count; ++i) memset(sums[i], run->poison, 4);
         current->owes = is_checked();
     }
@@ -233,7 +233,7 @@ void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool a
 }
 
 void product_fence() {
-    if (current) mine().threads[current->index % GROUP].fenced = true;
+    if (current) ++mine().threads[current->index % GROUP].fences;
 }
 
 void product_commit() {
@@ -245,7 +245,6 @@ void product_wait(uint32_t left, const void* site) {
     Warpgroup& g = mine();
     uint32_t t = current->index % GROUP;
     Issuing& me = g.threads[t];
-    me.fenced = false;
     for (; me.waited < me.issued; ++me.waited) {
         auto next = [&]() -> Product& { return g.products[me.waited - g.gone]; };
         if (next().group[t] + left >= me.group) break;
@@ -254,6 +253,7 @@ void product_wait(uint32_t left, const void* site) {
         make(g, next());
         Tile& tile = me.tiles[next().tile[t]];
         if (--tile.products) continue;
+        tile.fences = me.fences;
         for (size_t i = 0; i < tile.at.size(); ++i) *tile.at[i] = tile.is[i];
     }
     current->owes = is_checked() && std::any_of(me.tiles.begin(), me.tiles.end(), [](Tile& t) { return t.products; });
