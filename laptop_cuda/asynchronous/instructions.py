@@ -57,38 +57,31 @@ def _bulk(mods: list[str], given: list, opcode: str) -> str:
         return f"laptop::bulk_wait({whole(given[0])}, {str(mods[1:] == ['read']).lower()});"
     if mods[:1] == ["prefetch"]:
         return ";"
-    hint = HINT in mods
-    kept = [m for m in mods if m != HINT]
-    if kept in ([s, "global", "mbarrier_complete_tx_bytes"] for s in ("shared_cluster", "shared_cta")):
-        to, source, size, barrier = given[:len(given) - hint]
-        end = _address(barrier)
-    elif kept == ["global", "shared_cta", "bulk_group"]:
-        to, source, size = given[:len(given) - hint]
-        end = "nullptr"
-    else:
-        raise Unknown(opcode)
-    into = kept[0] != "global"
+    given, into = _without_hint(mods, given, opcode)
+    to, source, size = given[:3]
+    end = _address(given[3]) if into else "nullptr"
     return f"{P}copy_bulk({_address(to, into)}, {_address(source, not into)}, {whole(size)}, {end});"
 
 
 def _tensor(mods: list[str], given: list, opcode: str) -> str:
     rank = int(mods[3].removesuffix("d"))
-    hint = HINT in mods
-    kept = [m for m in mods[4:] if m not in (HINT, "tile")]
-    given = given[:len(given) - hint]
-    if kept in ([s, "global", "mbarrier_complete_tx_bytes"] for s in ("shared_cluster", "shared_cta")):
-        tile, (kind, place, at), barrier = given
-        end = _address(barrier)
-    elif kept == ["global", "shared_cta", "bulk_group"]:
-        (kind, place, at), tile = given
-        end = "nullptr"
-    else:
-        raise Unknown(opcode)
+    given, into = _without_hint([m for m in mods[4:] if m != "tile"], given, opcode)
+    tile, (kind, place, at) = given[:2] if into else reversed(given)
+    end = _address(given[2]) if into else "nullptr"
     at = at if isinstance(at, list) else [at]
     if kind != "tensor" or len(at) != rank:
         raise Unknown(opcode)
     held = f"const int laptop_at[] = {{{', '.join('(int)' + whole(v) for v in at)}}};"
     return f"{{ {held} {P}copy_tensor({_address(tile)}, {P}generic({place}), laptop_at, {end}); }}"
+
+
+def _without_hint(mods: list[str], given: list, opcode: str) -> tuple[list, bool]:
+    """A copy's operands, the cache's hint left out, and whether it goes into shared memory."""
+    ways = [m for m in mods if m != HINT]
+    into = ways in ([s, "global", "mbarrier_complete_tx_bytes"] for s in ("shared_cluster", "shared_cta"))
+    if not into and ways != ["global", "shared_cta", "bulk_group"]:
+        raise Unknown(opcode)
+    return given[:len(given) - (HINT in mods)], into
 
 
 def _product(mods: list[str], given: list, opcode: str) -> str:

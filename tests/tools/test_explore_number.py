@@ -20,7 +20,7 @@ def in_group(row, key):
 
 
 def in_flash(row, key):
-    """A lane per key of a tile of 32, 8 rows per warp; 32 lanes load a row 16 wide, half of them zeros."""
+    """A lane per key of a tile, 8 rows per warp. 16 lanes load a row's 16 numbers, the others fill in zeros."""
     return 0, row // 8 * 32 + key % 32, {"q": [row], "k": [key]}
 
 

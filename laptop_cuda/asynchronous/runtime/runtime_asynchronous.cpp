@@ -199,7 +199,8 @@ void must_be_fenced(uintptr_t address, size_t bytes, int action, bool must_be_kn
         bool race = interval_of(mark) == here().interval && thread_of(mark) != current->index &&
                     !is_ordered_before(mark, current);
         if (race ? !must_be_known : c.pc[Cell::WRITER] & BY_COPY || is_fenced(mark)) continue;
-        laptop_error e = make_error("race", race ? "" : must_be_known ? "no proxy fence for a product" : "no proxy fence", site, action);
+        const char* reason = race ? "" : must_be_known ? "no proxy fence for a product" : "no proxy fence";
+        laptop_error e = make_error("race", reason, site, action);
         e.memory = memory_at(here(), at, &e.offset);
         e.size = 4;
         e.other = party(&here().threads[thread_of(mark)], c.pc[Cell::WRITER], 1);
@@ -330,19 +331,16 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
         }
         int64_t first = inside ? std::max<int64_t>(at[0], 0) : 0;
         int64_t last = inside ? std::min<int64_t>((int64_t)at[0] + n[0], (int64_t)m.sizes[0]) : 0;
-        if (first < last)
+        bool any = first < last;
+        if (any)
             rows.push_back({(uintptr_t)(line + first * m.itemsize), uint32_t(last - first) * m.itemsize, 1, 0});
+        uint32_t from = any ? uint32_t(first - at[0]) * m.itemsize : row, to = any ? uint32_t(last - at[0]) * m.itemsize : row;
         for (uint32_t byte = 0, end; byte < row; byte = end) {          // pieces of 16, parted at the tensor's edges
-            int64_t element = at[0] + (int64_t)(byte / m.itemsize);
-            bool there = element >= first && element < last;
-            end = (byte / 16 + 1) * 16;
-            for (uint32_t b = byte; b < end; b += m.itemsize) {
-                int64_t e = at[0] + (int64_t)(b / m.itemsize);
-                if ((e >= first && e < last) != there) end = b;
-            }
+            bool there = byte >= from && byte < to;
+            end = std::min((byte / 16 + 1) * 16, byte < from ? from : byte < to ? to : row);
             uint32_t in_tile = shared_address(shared) + r * row + byte;
             uintptr_t tile = (uintptr_t)shared + swizzled(in_tile, m.swizzle) - shared_address(shared);
-            uintptr_t place = there ? (uintptr_t)line + element * m.itemsize : 0;
+            uintptr_t place = there ? (uintptr_t)line + at[0] * (int64_t)m.itemsize + byte : 0;
             if (barrier) c.stretches.push_back({tile, place, end - byte});
             else if (there) c.stretches.push_back({place, tile, end - byte});
         }

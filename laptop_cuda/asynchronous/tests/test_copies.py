@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import EVERY_WAY, mod, ramp  # noqa: F401
+from engine_kit import EVERY_ORDER, mod, ramp  # noqa: F401
 
 SOURCE = r"""
 #include <cuda/barrier>
@@ -165,7 +165,7 @@ def launched(mod, name, fault):
 
 @pytest.mark.parametrize("name, fault", [*((name, 0) for name in RIGHT), ("handed_over", 3)])
 def test_right_kernels_are_clean_in_every_order(mod, name, fault):
-    for how in EVERY_WAY:
+    for how in EVERY_ORDER:
         with how():
             x, y = launched(mod, name, fault)
         assert (y == 2 * x).all(), how

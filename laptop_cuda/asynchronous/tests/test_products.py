@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import EVERY_WAY, compiled
+from engine_kit import EVERY_ORDER, compiled
 
 BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
 HEAD = r"""
@@ -92,7 +92,7 @@ def multiplied(fault=0, tiles=5):
 
 
 def test_a_pipeline_is_right_and_clean_in_every_order():
-    for how in EVERY_WAY:
+    for how in EVERY_ORDER:
         with how():
             out, right = multiplied()
         assert (out == right).all(), how

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import EVERY_WAY, mod, ramp  # noqa: F401
+from engine_kit import EVERY_ORDER, mod, ramp  # noqa: F401
 from laptop_cuda.programs import run
 
 SOURCE = r"""
@@ -65,7 +65,7 @@ MOVES = {0: lambda piece, r: piece, 32: lambda piece, r: piece ^ r // 4 % 2,
 
 
 def tile_of(a, box, at, steps=None, beyond=0):
-    """The box at these coordinates, innermost first, as it lies in an array of Python's."""
+    """What NumPy cuts out of the array for a box; `at` begins with the innermost coordinate, as a map's do."""
     steps = steps or (1,) * a.ndim
     places = [start + step * np.arange(-(-n // step))
               for n, start, step in zip(box, reversed(at), (*steps[:-1], 1))]
@@ -86,7 +86,7 @@ def moved(mod, swizzle, x=0, y=0, fault=0):
 @pytest.mark.parametrize("swizzle", MOVES)
 def test_a_tile_comes_swizzled_and_goes_back(mod, swizzle):
     for x, y in ((0, 0), (20, 9), (-5, -3), (39, 19), (40, 0)):
-        for how in EVERY_WAY:
+        for how in EVERY_ORDER:
             with how():
                 a, b, seen = moved(mod, swizzle, x, y)
             pieces = seen.reshape(16, -1, 4)
