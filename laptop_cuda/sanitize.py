@@ -28,8 +28,10 @@ def sanitize(*, order: str = "forward", seed: int = 0, step_limit: int = launch.
     """Checks every launch inside it. Yields a list that gathers notes: not wrong, but worth knowing; its
     `.checked_blocks` of `.blocks` were checked: all of them, unless there is a limit.
 
-    `order` is the order in which the threads of a block get their turns: forward, reverse, or drawn from
-    `seed`. A bug is reported with the same kind in every order; results that differ between orders betray
+    `order` is the order in which the threads of a block get their turns, and when copies and products end
+    that nobody has waited for: "forward" or "late" (threads forward, copies as late as is legal), "early"
+    (forward, copies at once), "reverse" (the last thread first, copies at once), "seeded" (both are drawn
+    from `seed`). A bug is reported with the same kind in every order; results that differ between orders betray
     one too. A thread that ends while others wait at a barrier has returned early, which is fine, also
     where it left a loop of barriers one turn before them. What `profile` does not count is not checked
     either: structs passed or returned by value.

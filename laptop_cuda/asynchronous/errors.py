@@ -20,23 +20,27 @@ MISUSES = {
 }
 TOO_EARLY = ("From wgmma.mma_async until wgmma.wait_group they are the product's; usual cause: a wait that leaves its group under "
              "way, or no wgmma.commit_group.")
+TOGETHER = "Its four warps issue every wgmma.mma_async together, with the same descriptors."
 # of a product of a warpgroup: what is wrong with it, and why that usually is
 PRODUCTS = {
     "no fence": ("issues a product whose sums were written since the last one, with no wgmma.fence in between.",
                  "wgmma.fence stands before the first product, and again where sums (or A's registers) were changed."),
     "sums read": ("reads a sum of a product that it has not waited for.", TOO_EARLY),
     "sums written": ("writes a sum of a product that it has not waited for.", TOO_EARLY),
-    "not one product": ("has threads of one warpgroup that issue different products in its place.",
-                        "Its four warps issue every wgmma.mma_async together, with the same descriptors."),
+    "not one product": ("has threads of one warpgroup that issue different products in its place.", TOGETHER),
+    "not one descriptor": ("gives wgmma.mma_async another descriptor in one thread of the warpgroup than in the others.",
+                           TOGETHER),
     "no whole warpgroup": ("issues a product in threads that are no whole warpgroup: 128 of them, from a multiple of 128 on.",
                            "")}
 
 
 def told(teller) -> tuple[str, str] | None:
-    if teller.kind == "barrier misuse":
+    if teller.reason == "rule":
+        return f"{teller.result.kernel} {teller.detail}", ""
+    if teller.kind == "misused barrier":
         what, cause = MISUSES[teller.reason]
         return f"{teller.result.kernel} {what.format(barrier=teller._element())}", cause
-    if teller.kind == "product misuse":
+    if teller.reason in PRODUCTS:
         what, cause = PRODUCTS[teller.reason]
         return f"{teller.result.kernel} {what}", cause
     if teller.kind == "race":

@@ -8,19 +8,25 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..arguments import ArgumentError, arrays
 from ..arguments.held import Held, held
+from ..errors import KernelError
 
 MADE, SIZE = 0x6D617054, 128         # as include/laptop_asynchronous.h has it
 MANUAL = "CUDA Driver API, cuTensorMapEncodeTiled"
 
 
+class BadDescriptor(KernelError, ArgumentError):
+    """A tensor map that breaks a rule: a bad argument, and the kernel's error that it would be."""
+
+
 def _need(holds: bool, rule: str) -> None:
     if not holds:
-        raise ArgumentError(f"tensor_map: {rule} ({MANUAL})")
+        raise BadDescriptor("bad descriptor", f"tensor_map: {rule} ({MANUAL})")
 
 
-def tensor_map(array, box, *, swizzle: int = 0, steps=None, nan: bool = False) -> Held:
+def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None, *, steps=None) -> Held:
     """The 128 bytes for an array of 1 to 5 dimensions. `box`: a tile's sizes, in the array's order of dimensions; `steps`:
-    take every so-manieth element; `swizzle`: 0, 32, 64 or 128 bytes; `nan`: what is read beyond the array is NaN, not 0."""
+    take every so-manieth element; `swizzle`: 32, 64 or 128 bytes; `fill`: what is read beyond the array, 0 or NaN."""
+    swizzle, fill = swizzle or 0, fill or 0
     shape, rank, itemsize = tuple(array.shape), array.ndim, arrays.of(array).itemsize
     box, steps = tuple(box), tuple(steps or (1,) * rank)
     strides = [s * itemsize for s in array.stride()] if arrays.is_tensor(array) else list(array.strides)
@@ -36,13 +42,15 @@ def tensor_map(array, box, *, swizzle: int = 0, steps=None, nan: bool = False) -
     _need(all(1 <= s <= 8 for s in steps), f"steps: 1 to 8 in each dimension, not {steps}")
     _need(box[-1] * itemsize % 16 == 0, f"box: rows of a multiple of 16 bytes, not of {box[-1]} x {itemsize}")
     _need(swizzle in (0, 32, 64, 128), f"swizzle: 0, 32, 64 or 128 bytes, not {swizzle}")
+    _need(fill == 0 or fill != fill and arrays.of(array).dtype.startswith(("float", "bfloat")),
+          f"fill: zeros (None, 0), or NaN in an array of floating-point numbers, not {fill} in {arrays.of(array).dtype}")
     _need(not swizzle or box[-1] * itemsize <= swizzle,
           f"box: a row has at most the {swizzle} bytes of the swizzle, not {box[-1] * itemsize}")
 
     def inner_first(numbers):
         return (*reversed(tuple(numbers)), *(0,) * (5 - rank))
 
-    raw = struct.pack("=I4BQ5Q5Q5H5B", MADE, rank, itemsize, swizzle, nan, address, *inner_first(shape), *inner_first(strides),
+    raw = struct.pack("=I4BQ5Q5Q5H5B", MADE, rank, itemsize, swizzle, fill != fill, address, *inner_first(shape), *inner_first(strides),
                       *inner_first(box), *inner_first((*steps[:-1], 1)))
     span = (1 + sum((n - 1) * s // itemsize for n, s in zip(shape, strides)),)
     whole = array.as_strided(span, (1,)) if arrays.is_tensor(array) else as_strided(array, span, (itemsize,))

@@ -10,7 +10,7 @@ class KernelError(RuntimeError):
     """A bug that a launch ran into. Nothing the kernel wrote has reached the tensors.
 
     `.kind` is one of `out of bounds`, `misaligned`, `race`, `uninitialized`, `barrier divergence`,
-    `deadlock`, `barrier misuse`, `product misuse`, `timeout`, `bad launch`, `assertion`, `division by zero`,
+    `deadlock`, `misused barrier`, `bad descriptor`, `timeout`, `bad launch`, `assertion`, `division by zero`,
     `stack overflow`, `not supported`; of host code also `host access`, `misuse` (of the API) and `crash`.
     """
 

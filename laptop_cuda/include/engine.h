@@ -36,7 +36,7 @@ typedef struct {
 } laptop_address;
 
 enum { LAPTOP_PLAIN = 0, LAPTOP_PROFILE = 1, LAPTOP_SANITIZE = 2, LAPTOP_RECORD = 4 };    // added up: 3 = the first two
-enum { LAPTOP_FORWARD = 0, LAPTOP_REVERSE = 1, LAPTOP_SEEDED = 2 };
+enum { LAPTOP_FORWARD = 0, LAPTOP_REVERSE = 1, LAPTOP_SEEDED = 2, LAPTOP_EARLY = 3 };     // early: forward, copies at once
 
 typedef struct {             // of all launches together
     double seconds, began;   // began: 0 before the first launch

@@ -8,7 +8,7 @@ whose pointers are the arrays of the test in order, then the output if the test 
       --largest N            leave out cases of more than N elements (2^20)
       --given                only the cases that the challenge gives, none of ragged shapes
       --budget COUNT=N       fail if the largest case counts more (sectors, excess, atomics, ...)
-      --order forward|reverse|seeded   --timeout SECONDS
+      --order late|early|seeded|forward|reverse   --timeout SECONDS
       --seed N               of random inputs that the challenge draws without a seed, and of the order
 
 The submission's host code (`solve`, `custom_kernel`) and the challenge's Python run as you, without walls: judge what you

@@ -20,7 +20,7 @@ from .library import held
 from .result import LaunchResult
 
 PLAIN, PROFILE, SANITIZE = 0, 1, 2             # flags
-ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
+ORDERS = {"forward": 0, "late": 0, "reverse": 1, "seeded": 2, "early": 3}
 STEP_LIMIT = 100_000_000         # basic blocks per thread block under the sanitizer: ten seconds
 
 # ---- what is asked for at the moment

@@ -12,7 +12,7 @@
                              .raw.csv or .html; implies --profile. With -arch=sm_80 and nvcc, registers and
                              occupancy too
       --budget COUNT=N       fail if a count is higher (KERNEL:COUNT=N for one kernel); implies --profile
-      --order forward|reverse|seeded   --seed N   --steps N   --timeout SECONDS
+      --order late|early|seeded|forward|reverse   --seed N   --steps N   --timeout SECONDS
       --limit SECONDS        an answer by then (60; 0 for none): where checking all would take longer, some
                              blocks of each launch are checked, and the report says which
       -I DIR  -D NAME[=VALUE]  -U NAME  -isystem DIR  -include FILE  -std=c++17  -lNAME  -L DIR

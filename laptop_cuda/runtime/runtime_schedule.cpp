@@ -98,8 +98,8 @@ laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* go
 
 // ------------------------------------------------------------------ waiting
 static int pick(unsigned ready) {
-    if (run->launch->order == LAPTOP_FORWARD) return __builtin_ctz(ready);
     if (run->launch->order == LAPTOP_REVERSE) return 31 - __builtin_clz(ready);
+    if (run->launch->order != LAPTOP_SEEDED) return __builtin_ctz(ready);
     for (uint32_t skip = draw(__builtin_popcount(ready)); skip; --skip) ready &= ready - 1;
     return __builtin_ctz(ready);
 }

@@ -14,7 +14,8 @@ from laptop_cuda import gpu
 
 ORDERS = [pytest.param({"order": "forward"}, id="forward"), pytest.param({"order": "reverse"}, id="reverse"),
           pytest.param({"order": "seeded", "seed": 7}, id="seeded")]
-EVERY_ORDER = [contextlib.nullcontext, *(functools.partial(cuda.sanitize, **o.values[0]) for o in ORDERS)]
+EVERY_ORDER = [contextlib.nullcontext, *(functools.partial(cuda.sanitize, **o.values[0]) for o in ORDERS),
+               functools.partial(cuda.sanitize, order="early")]
 WAYS = {"plain": contextlib.nullcontext, "sanitize": cuda.sanitize, "profile": cuda.profile}
 COUNTS = ("global_load", "global_store", "shared_load", "shared_store", "atomics", "barriers")
 # kernels whose launches are played and replayed

@@ -1,8 +1,8 @@
 // mbarrier, bulk copies, and the fence between their accesses and the threads' own.
 //
 // In a checked launch a copy is as late as is legal: its destination is poison from its issue until nobody can go on
-// without it, and its source is read then. Threads in reverse order get their copies at once, those in a drawn order
-// one way or the other: a late copy shows who did not wait for it, an early one who had not left the buffer.
+// without it, and its source is read then. In the orders "early" and "reverse" copies land at once, in a drawn one this
+// way or the other: a late copy shows who did not wait for it, an early one who had not left the buffer.
 #include <string.h>
 
 #include <algorithm>
@@ -65,9 +65,15 @@ static Asynchronous& of(Block& b) {
 std::shared_ptr<std::vector<Warpgroup>>& warpgroups_of(Block& b) { return of(b).warpgroups; }
 const void* new_name() { return (const void*)--of(here()).names; }
 
+void breaks_rule(const char* kind, const char* what, const void* site) {
+    laptop_error e = make_error(kind, "rule", site, 5);
+    e.detail = what;
+    fail(e);
+}
+
 // ------------------------------------------------------------------ mbarrier
 [[noreturn]] static void misused(const char* reason, const void* barrier, const void* site) {
-    laptop_error e = make_error("barrier misuse", reason, site, 5);
+    laptop_error e = make_error("misused barrier", reason, site, 5);
     if (run->traced) e.memory = memory_at(here(), (uintptr_t)barrier, &e.offset);
     e.size = 8;
     fail(e);
@@ -237,8 +243,8 @@ static void land(Block& b, Copy& c) {
 }
 
 bool is_late() {
-    if (!is_checked() || run->launch->order == LAPTOP_REVERSE) return false;
-    return run->launch->order == LAPTOP_FORWARD || drawn(2);
+    int order = run->launch->order;
+    return is_checked() && (order == LAPTOP_FORWARD || (order == LAPTOP_SEEDED && drawn(2)));
 }
 
 struct Side { uintptr_t address; uint32_t bytes, rows; uint64_t step; };     // of a copy: rows of memory
@@ -280,11 +286,13 @@ static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& e
     a.copies.push_back(std::move(c));
 }
 
+#define OF_BULK " bytes (PTX, cp.async.bulk)."
 void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const void* site) {
     if (!current) return;
     if (barrier) barrier_at(barrier, site);
-    if (((uintptr_t)to | (uintptr_t)from | bytes) % 16)
-        trap("a bulk copy whose addresses or size are no multiples of 16 bytes,", site);
+    if ((uintptr_t)to % 16) breaks_rule("misaligned", "gives a bulk copy a dstMem that is no multiple of 16" OF_BULK, site);
+    if ((uintptr_t)from % 16) breaks_rule("misaligned", "gives a bulk copy a srcMem that is no multiple of 16" OF_BULK, site);
+    if (bytes % 16) breaks_rule("misaligned", "gives a bulk copy a size that is no multiple of 16" OF_BULK, site);
     if (is_shared(to) && is_shared(from)) trap("a bulk copy from shared memory to that of the same block,", site);
     if (barrier && !is_shared(to)) trap("a bulk copy to global memory, which no mbarrier counts,", site);
     if (!barrier && !is_shared(from)) trap("a bulk copy of a group that is not from shared memory,", site);
@@ -297,11 +305,15 @@ void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const 
 }
 
 // ------------------------------------------------------------------ copies by a tensor map
+#define OF_TENSOR " (PTX, cp.async.bulk.tensor)."
 static const TensorMap& map_at(const void* p, int rank, const void* site) {
     const TensorMap& m = *(const TensorMap*)p;
-    if (!p || (uintptr_t)p % 64 || is_shared(p)) trap("a tensor map that is null, in shared memory, or not aligned to 64,", site);
-    if (m.made != TensorMap::MADE) trap("a tensor map that cuTensorMapEncodeTiled has not made", site);
-    if (m.rank != rank) trap("a tensor map with another number of dimensions than the copy,", site);
+    const char* wrong = !p ? "gives a tensorMap that is null" OF_TENSOR
+        : is_shared(p) ? "gives a tensorMap in shared memory; it is in global, constant or parameter memory" OF_TENSOR
+        : (uintptr_t)p % 64 ? "gives a tensorMap whose address is no multiple of 64" OF_TENSOR
+        : m.made != TensorMap::MADE ? "gives a tensorMap that cuTensorMapEncodeTiled has not made" OF_TENSOR
+        : m.rank != rank ? "gives a tensorMap with another number of dimensions than the instruction" OF_TENSOR : nullptr;
+    if (wrong) breaks_rule("bad descriptor", wrong, site);
     return m;
 }
 
@@ -309,8 +321,9 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
     if (!current) return;
     if (barrier) barrier_at(barrier, site);
     const TensorMap& m = map_at(map, rank, site);
-    if (!is_shared(shared) || shared_address(shared) % 128)
-        trap("a tensor copy whose tile is not in shared memory, or not aligned to 128 bytes,", site);
+    if (!is_shared(shared)) trap("a tensor copy whose tile is not in shared memory,", site);
+    if (shared_address(shared) % 128)
+        breaks_rule("misaligned", "gives a tensor copy a tile in shared memory that is no multiple of 128 bytes" OF_TENSOR, site);
     Busy busy;
     Copy c = {};
     c.barrier = (uintptr_t)barrier, c.fill = m.fill && barrier ? (char)0xff : 0;

@@ -21,6 +21,7 @@ struct Tile {                    // where a thread has its sums, and what they a
     std::vector<uint32_t> is;
     uint32_t products = 0;       // that add to it and were not waited for
     uint32_t fences = 0;         // of its thread, when it got them last
+    const void* site = nullptr;  // of the last of them
 };
 struct Product {
     Form form;
@@ -50,7 +51,11 @@ static Warpgroup& mine() {
     return (*all)[current->index / GROUP];
 }
 
-[[noreturn]] static void misused(const char* reason, const void* site) { fail(make_error("product misuse", reason, site, 5)); }
+[[noreturn]] static void misused(const char* kind, const char* reason, const void* site, const void* other = nullptr) {
+    laptop_error e = make_error(kind, reason, site, 5);
+    if (other) e.other = party(current, code_offset(other), 5), e.has_other = 1;
+    fail(e);
+}
 
 // ------------------------------------------------------------------ elements
 static double decoded(uint32_t bits, int exponent, int mantissa, bool has_infinity) {
@@ -188,17 +193,30 @@ static uint32_t tile_of(Issuing& me, const Form& form, uint32_t* const* sums, co
     bool known = found < me.tiles.size();
     if (!known) me.tiles.push_back({{sums, sums + count}, std::vector<uint32_t>(count), 0});
     Tile& t = me.tiles[found];
+    t.site = site;
     if (!t.products++) {
         bool untouched = known;
         for (uint32_t i = 0; i < count; ++i) {
             untouched = untouched && *sums[i] == t.is[i];
             t.is[i] = *sums[i];
         }
-        if (is_checked() && !untouched && me.fences == t.fences) misused("no fence", site);
+        if (is_checked() && !untouched && me.fences == t.fences) misused("race", "no fence", site);
         for (uint32_t i = 0; is_checked() && i < count; ++i) memset(sums[i], run->poison, 4);
         current->owes = is_checked();
     }
     return found;
+}
+
+static void check_descriptor(const Factor& f, const char* name, const void* site) {
+    if (f.registers || !run->traced) return;
+    uint32_t width = WIDTHS[f.descriptor >> 62], lines = width / 16, past = f.descriptor >> 3 & (lines - !!lines);
+    std::string wrong = std::string("gives wgmma.mma_async ") + name;
+    if (f.descriptor >> 49 & 7) wrong += " a base offset: only tiles that begin a whole pattern of the swizzle are known";
+    else if (f.descriptor & 0x3ff1c000c0000000) wrong += " with a bit outside of its fields (30-31, 46-48 or 52-61)";
+    else if (past) wrong += " whose start address is " + std::to_string(past * 128 % (8 * width)) + " bytes into a pattern of " +
+                            std::to_string(8 * width) + " bytes, with a base offset of 0";
+    else return;
+    breaks_rule("bad descriptor", (wrong + " (PTX, wgmma, matrix descriptor).").c_str(), site);
 }
 
 void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool adds, const void* site) {
@@ -207,17 +225,18 @@ void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool a
     Busy busy;
     uint32_t t = current->index % GROUP;
     Issuing& me = g.threads[t];
-    if (current->index / GROUP * GROUP + GROUP > run->n_threads) misused("no whole warpgroup", site);
+    if (current->index / GROUP * GROUP + GROUP > run->n_threads) misused("barrier divergence", "no whole warpgroup", site);
     uint32_t place = me.issued++ - g.gone;
     if (place == g.products.size()) {
         g.products.push_back({});
         Product& made = g.products.back();
         made.form = form, made.a = a, made.b = b, made.site = site, made.late = !is_checked() || is_late();
         made.name = new_name();
+        check_descriptor(a, "a-desc", site), check_descriptor(b, "b-desc", site);
     }
     Product& p = g.products[place];
-    if (memcmp(&p.form, &form, sizeof form) || p.a.descriptor != a.descriptor || p.b.descriptor != b.descriptor)
-        misused("not one product", site);
+    if (memcmp(&p.form, &form, sizeof form)) misused("barrier divergence", "not one product", site);
+    if (p.a.descriptor != a.descriptor || p.b.descriptor != b.descriptor) misused("bad descriptor", "not one descriptor", site);
     if (a.registers) memcpy(p.registers[t], a.registers, sizeof p.registers[t]);
     p.tile[t] = tile_of(me, form, sums, site), p.group[t] = me.group, p.adds[t] = adds;
     if (is_checked() && t % 32 == 0) {
@@ -267,7 +286,7 @@ void product_wait(uint32_t left, const void* site) {
 static void touched_own(uintptr_t address, int action, const void* pc) {
     for (const Tile& t : mine().threads[current->index % GROUP].tiles) {
         bool is_sum = t.products && std::find(t.at.begin(), t.at.end(), (uint32_t*)address) != t.at.end();
-        if (is_sum) misused(action ? "sums written" : "sums read", pc);
+        if (is_sum) misused("race", action ? "sums written" : "sums read", pc, t.site);
     }
 }
 

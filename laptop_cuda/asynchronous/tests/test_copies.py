@@ -130,28 +130,30 @@ __global__ void against_rules(const float* x, float* y, int rule) {
 # kernel, its threads, and how many numbers it is given for n
 RIGHT = {"ring": (96, 7, 7 * 128), "by_state": (32, 4, 4 * 32), "handed_over": (64, 3, 3 * 64), "filled": (64, 48, 64)}
 WRONG = [("ring", 1, "race", "no __syncthreads() in between", "try_wait"),
-         ("ring", 2, "barrier misuse", "no wait before the next turn's arrival", "expect"),
+         ("ring", 2, "misused barrier", "no wait before the next turn's arrival", "expect"),
          ("ring", 3, "deadlock", "phase 0 (parity 0) of full[0] does not end, with 16 bytes still to come", ""),
          ("ring", 4, "race", "while a bulk copy into it is under way", "out[k] ="),
          ("ring", 5, "race", "or a wait for the other parity", "out[k] ="),
-         ("ring", 6, "barrier misuse", "before anybody has seen", "arrive(&empty"),
+         ("ring", 6, "misused barrier", "before anybody has seen", "arrive(&empty"),
          ("ring", 7, "race", "by an ordinary store before, with no fence.proxy.async", "cp_async_bulk("),
          ("ring", 8, "race", "while a bulk copy may still read it", "out[k] ="),
          ("by_state", 1, "race", "while a bulk copy into it is under way", "tile[31 -"),
-         ("by_state", 3, "barrier misuse", "with the state of a phase that was over before", "fault == 3"),
-         ("by_state", 2, "barrier misuse", "which is an mbarrier already", "again"),
+         ("by_state", 3, "misused barrier", "with the state of a phase that was over before", "fault == 3"),
+         ("by_state", 2, "misused barrier", "which is an mbarrier already", "again"),
          ("handed_over", 1, "race", "no fence.proxy.async", "cp_async_bulk("),
          ("handed_over", 2, "race", "no fence.proxy.async", "cp_async_bulk("),
          ("handed_over", 4, "race", "no cp.async.bulk.wait_group", "y[64 * i]"),
          ("handed_over", 5, "race", "groups are per thread", "tile[t] ="),
          ("filled", 1, "race", "writes tile[0] by a bulk copy", "memcpy_async_tx"),
          ("filled", 2, "race", "while a bulk copy into it is under way", "2 * tile[")]
-# in this order of threads the copies land at once: who does not wait is seen by what nobody ordered
-EARLY = {("ring", 1): "barrier misuse", ("ring", 4): "uninitialized", ("ring", 5): "uninitialized",
-         ("filled", 2): "race"}
+# with the threads in reverse some read before the copy is issued; where it lands at once some find another phase
+OTHERWISE = {("reverse", "ring", 1): "misused barrier", ("reverse", "ring", 4): "uninitialized",
+             ("reverse", "ring", 5): "uninitialized", ("early", "ring", 5): "deadlock",
+             ("early", "by_state", 1): "misused barrier"}
 RULES = {1: "count that is not 1 to", 2: "no multiple of 8", 3: "no mbarrier.init has made one",
-         4: "multiples of 16", 5: "multiples of 16", 6: "to that of the same block", 7: "more than 1,048,575 bytes",
-         8: "already", 9: "no mbarrier.init has made one", 10: "x has 64 float32"}
+         4: "a srcMem that is no multiple of 16", 5: "a size that is no multiple of 16",
+         6: "to that of the same block", 7: "more than 1,048,575 bytes", 8: "already",
+         9: "no mbarrier.init has made one", 10: "x has 64 float32"}
 
 
 def launched(mod, name, fault):
@@ -179,11 +181,12 @@ def test_wrong_ones_are_errors_with_their_line(mod, name, fault, kind, words, te
     assert text in SOURCE.splitlines()[caught.value.line - 1], str(caught.value)
 
 
+@pytest.mark.parametrize("order", ["reverse", "early"])
 @pytest.mark.parametrize("name, fault, kind", [(name, fault, kind) for name, fault, kind, _, _ in WRONG])
-def test_and_where_copies_land_at_once(mod, name, fault, kind):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(order="reverse"):
+def test_and_where_copies_land_at_once(mod, name, fault, kind, order):
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(order=order):
         launched(mod, name, fault)
-    assert caught.value.kind == EARLY.get((name, fault), kind), str(caught.value)
+    assert caught.value.kind == OTHERWISE.get((order, name, fault), kind), str(caught.value)
 
 
 @pytest.mark.parametrize("rule", RULES)

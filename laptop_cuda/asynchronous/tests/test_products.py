@@ -63,7 +63,8 @@ __global__ void pipeline(const __grid_constant__ CUtensorMap A, const __grid_con
         if (i == 2 && (fault == 4 || fault == 10)) d[5] *= 2;            // sums scaled
         if (i == 0 ? fault != 5 : fault != 4) fence();
         for (int k = 0; k < 64; k += 16)
-            multiply(d, described(a[i % 2] + k, 16, 1024, 1), described(b[i % 2] + k, 16, 1024, 1), i + k > 0);
+            multiply(d, described(a[i % 2] + k + 64 * (fault == 11), 16, 1024, 1) | uint64_t(fault == 12) << 60,
+                     described(b[i % 2] + k + 8 * (fault == 13 && t == 99), 16, 1024, 1), i + k > 0);
         if (fault != 6) commit();
         if (fault == 9) d[7] = 0;
         if (fault == 7) wait<1>();
@@ -75,11 +76,14 @@ __global__ void pipeline(const __grid_constant__ CUtensorMap A, const __grid_con
 }
 """
 # what is taken away, the tiles, and the error
-WRONG = [(1, 5, "barrier misuse", "no wait before the next turn's", "expect_tx"), (2, 5, "race", "may still read", "a[i % 2], &A"),
-         (3, 5, "race", "by an ordinary store", "asm volatile"), (4, 5, "product misuse", "no wgmma.fence", "asm volatile"),
-         (5, 5, "product misuse", "no wgmma.fence", "asm volatile"), (6, 5, "race", "may still read", "a[i % 2], &A"),
-         (6, 2, "product misuse", "reads a sum", "= d[i]"), (7, 2, "product misuse", "reads a sum", "= d[i]"),
-         (8, 2, "product misuse", "reads a sum", "= d[i]"), (9, 2, "product misuse", "writes a sum", "d[7] = 0")]
+WRONG = [(1, 5, "misused barrier", "no wait before the next turn's", "expect_tx"), (2, 5, "race", "may still read", "a[i % 2], &A"),
+         (3, 5, "race", "by an ordinary store", "asm volatile"), (4, 5, "race", "no wgmma.fence", "asm volatile"),
+         (5, 5, "race", "no wgmma.fence", "asm volatile"), (6, 5, "race", "may still read", "a[i % 2], &A"),
+         (6, 2, "race", "reads a sum", "= d[i]"), (7, 2, "race", "reads a sum", "= d[i]"),
+         (8, 2, "race", "reads a sum", "= d[i]"), (9, 2, "race", "writes a sum", "d[7] = 0"),
+         (11, 1, "bad descriptor", "a-desc whose start address is 128 bytes into a pattern of 1024", "asm volatile"),
+         (12, 1, "bad descriptor", "a-desc with a bit outside of its fields", "asm volatile"),
+         (13, 1, "bad descriptor", "another descriptor in one thread", "asm volatile")]
 
 
 def multiplied(fault=0, tiles=5):
@@ -106,6 +110,8 @@ def test_what_is_taken_away_is_an_error_with_its_line(fault, tiles, kind, words,
         multiplied(fault, tiles)
     assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
     assert text in PIPELINE.splitlines()[caught.value.line - 1], str(caught.value)
+    if "a sum" in words:                 # with the product's line, too
+        assert str(caught.value).count("asm volatile") == 1, str(caught.value)
 
 
 # values of each type with their bits

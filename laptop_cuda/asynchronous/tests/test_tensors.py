@@ -99,17 +99,17 @@ def test_a_tile_comes_swizzled_and_goes_back(mod, swizzle):
             assert (b == kept).all(), how
 
 
-@pytest.mark.parametrize("shape, box, steps, nan", [
-    ((50,), (40,), None, False), ((3, 4, 12), (2, 3, 8), (1, 2, 5), True),
-    ((4, 2, 3, 3, 8), (4, 2, 3, 2, 4), (3, 1, 2, 1, 1), False)])
-def test_one_to_five_dimensions(mod, shape, box, steps, nan):
+@pytest.mark.parametrize("shape, box, steps, fill", [
+    ((50,), (40,), None, None), ((3, 4, 12), (2, 3, 8), (1, 2, 5), np.nan),
+    ((4, 2, 3, 3, 8), (4, 2, 3, 2, 4), (3, 1, 2, 1, 1), 0)])
+def test_one_to_five_dimensions(mod, shape, box, steps, fill):
     rank = len(shape)
     a = ramp(int(np.prod(shape))).reshape(shape)
-    tile = tile_of(a, box, (1,) * rank, steps, np.nan if nan else 0)
+    tile = tile_of(a, box, (1,) * rank, steps, fill or 0)
     for mode in (cuda.profile, cuda.sanitize):
         seen = np.zeros(tile.shape, np.float32)
         with mode():
-            mod.cut[f"{rank}"][1, 32, tile.nbytes](cuda.tensor_map(a, box, steps=steps, nan=nan), seen, 1, tile.nbytes)
+            mod.cut[f"{rank}"][1, 32, tile.nbytes](cuda.tensor_map(a, box, steps=steps, fill=fill), seen, 1, tile.nbytes)
         assert np.array_equal(seen, tile, equal_nan=True)
 
 
@@ -130,11 +130,13 @@ A = np.zeros((4, 8), np.float32)
 @pytest.mark.parametrize("array, box, more, said", [
     (A, (4, 320), {}, "box: 1 to 256"), (A, (4, 2), {}, "box: rows of a multiple of 16 bytes"), (A, (4,), {}, "box 1 and"),
     (A, (4, 8), {"steps": (1, 9)}, "steps: 1 to 8"), (A, (4, 16), {"swizzle": 32}, "at most the 32 bytes"),
-    (A, (4, 8), {"swizzle": 16}, "swizzle: 0, 32"), (A[:, :6].copy(), (4, 4), {}, "strides"), (A[:, 1:], (4, 4), {}, "begins"),
+    (A, (4, 8), {"swizzle": 16}, "swizzle: 0, 32"), (A, (4, 8), {"fill": 1}, "fill: zeros"),
+    (A.astype(np.int32), (4, 8), {"fill": np.nan}, "fill: zeros"), (A[:, :6].copy(), (4, 4), {}, "strides"), (A[:, 1:], (4, 4), {}, "begins"),
     (A[:, ::2], (4, 4), {}, "side by side"), (A[:0], (4, 4), {}, "each dimension has 1")])
 def test_what_the_driver_refuses(array, box, more, said):
-    with pytest.raises(cuda.ArgumentError, match=said):
+    with pytest.raises(cuda.ArgumentError, match=said) as caught:
         cuda.tensor_map(array, box, **more)
+    assert isinstance(caught.value, cuda.KernelError) and caught.value.kind == "bad descriptor"
 
 
 def test_an_array_in_place_of_its_map(mod):
