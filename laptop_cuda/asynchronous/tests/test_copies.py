@@ -146,7 +146,7 @@ WRONG = [("ring", 1, "race", "no __syncthreads() in between", "try_wait"),
          ("handed_over", 5, "race", "groups are per thread", "tile[t] ="),
          ("filled", 1, "race", "writes tile[0] by a bulk copy", "memcpy_async_tx"),
          ("filled", 2, "race", "while a bulk copy into it is under way", "2 * tile[")]
-# with the threads in reverse some read before the copy is issued; where it lands at once some find another phase
+# with the threads in reverse some read before the copy is issued; at once landed, some find another phase
 OTHERWISE = {("reverse", "ring", 1): "misused barrier", ("reverse", "ring", 4): "uninitialized",
              ("reverse", "ring", 5): "uninitialized", ("early", "ring", 5): "deadlock",
              ("early", "by_state", 1): "misused barrier"}
