@@ -2,7 +2,7 @@
 import ctypes
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p  # noqa: F401
 
-CLASSES = 7                      # LAPTOP_CLASSES
+CLASSES = 12                     # LAPTOP_CLASSES
 
 
 class CStorage(ctypes.Structure):

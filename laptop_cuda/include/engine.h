@@ -83,8 +83,10 @@ typedef struct laptop_launch {
 
 // ------------------------------------------------------------------ output
 enum { LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE,
-       LAPTOP_GLOBAL_ATOMIC, LAPTOP_SHARED_ATOMIC, LAPTOP_BARRIER, LAPTOP_CLASSES,
-       LAPTOP_LINE = LAPTOP_CLASSES, LAPTOP_EXCHANGE };      // these two are only recorded
+       LAPTOP_GLOBAL_ATOMIC, LAPTOP_SHARED_ATOMIC, LAPTOP_BARRIER,
+       LAPTOP_LINE, LAPTOP_EXCHANGE,                         // these two are only recorded
+       LAPTOP_COPY_IN, LAPTOP_COPY_OUT,                      // a copy engine's: from, and to, global memory
+       LAPTOP_PRODUCT, LAPTOP_CLASSES };                     // of the tensor cores; its lanes are operations
 enum { LAPTOP_IN_GLOBAL, LAPTOP_IN_SHARED, LAPTOP_IN_MODULE };
 
 typedef struct {
@@ -262,6 +264,8 @@ bool grid_barrier_possible();
 // ---- cuda::barrier. Its header counts arrivals; a thread waits until another ends the phase.
 void await_phase(const void* barrier, const void* site);
 void phase_over(const void* barrier);
+// ---- An instruction of the tensor cores, told by one thread of those that issue it: so many multiplications and additions.
+void count_product(uint64_t operations, const void* site);
 // ---- A barrier of so many threads of the block, those that name the same key; and a value that a thread shows the
 // others between two barriers.
 void partial_barrier(uint32_t key, unsigned threads, const void* site, bool waits = true);

@@ -119,6 +119,7 @@ LAPTOP_FN void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<mat
     __builtin_memcpy(own + sizeof a.x, (const void*)b.x, sizeof b.x);
     const laptop::Exchange& x = laptop::warp_exchange(0xffffffffu, own, sizeof a.x + sizeof b.x, laptop::MMA, false, site);
     if (x.present != 0xffffffffu) laptop::trap("mma_sync without a whole warp", site);
+    if (LAPTOP_TRACED && laptop::lane_id() == 0) laptop::count_product(2ull * M * N * K, site);
     double left[M * K], right[K * N];
     for (int lane = 0; lane < 32; ++lane) {
         typename FA::element_type ea[FA::num_elements];

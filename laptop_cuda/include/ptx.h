@@ -426,6 +426,7 @@ LAPTOP_FN void multiply_matrices(double (&d)[ND], const reg (&a)[NA], const reg 
     for (int i = 0; i < NB; ++i) own[NA + i] = (uint32_t)b[i];
     laptop::Exchange x;
     meet(own, sizeof own, "mma without a whole warp", site, x);
+    if (LAPTOP_TRACED && laptop::lane_id() == 0) laptop::count_product(64ull * ND * K, site);
     constexpr int PER = A::PER, SPAN = 4 * PER;          // numbers of a row in one register of four lanes
     auto word = [&](int lane, int i) LAPTOP_QUIET {
         uint32_t bits;

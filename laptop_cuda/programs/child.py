@@ -20,14 +20,25 @@ def counts(report: LaunchReport) -> dict[str, int]:
             "load_sectors": load.sectors, "store_sectors": store.sectors, "bytes": load.bytes + store.bytes,
             "unique_sectors": load.unique_sectors + store.unique_sectors,
             "wavefronts": sum(s.wavefronts for s in shared), "excess": sum(s.excess for s in shared),
-            "atomics": int(report.atomics), "barriers": report.barriers, "longest_thread": report.longest_thread}
+            "atomics": int(report.atomics), "barriers": report.barriers, "longest_thread": report.longest_thread,
+            **asynchronous_counts(report)}
+
+
+def asynchronous_counts(report) -> dict[str, int]:
+    """Of a launch or a line: bulk copies in both directions, and the tensor cores."""
+    copies = {f"{name}{what}": getattr(t, count)
+              for name, t in (("copies_in", report.copies_in), ("copies_out", report.copies_out))
+              for what, count in (("", "requests"), ("_bytes", "bytes"), ("_sectors", "sectors"))}
+    return copies | {"tensor_core_instructions": report.tensor_cores.instructions,
+                     "flops": report.tensor_cores.flops}
 
 
 def line_counts(report: LaunchReport) -> list[dict]:
     return [{"file": line.file, "line": line.line, "bytes": line.global_load.bytes + line.global_store.bytes,
              "sectors": line.global_load.sectors + line.global_store.sectors,
              "wavefronts": line.shared_load.wavefronts + line.shared_store.wavefronts,
-             "excess": line.shared_load.excess + line.shared_store.excess, "atomics": int(line.atomics)}
+             "excess": line.shared_load.excess + line.shared_store.excess, "atomics": int(line.atomics),
+             **asynchronous_counts(line)}
             for line in report.lines]
 
 

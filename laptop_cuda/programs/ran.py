@@ -79,4 +79,5 @@ class Budget:
 
 
 COUNTS = ("sectors", "load_sectors", "store_sectors", "requests", "bytes", "wavefronts", "excess", "atomics",
-          "barriers", "longest_thread", "launches")
+          "barriers", "longest_thread", "copies_in", "copies_in_bytes", "copies_in_sectors", "copies_out",
+          "copies_out_bytes", "copies_out_sectors", "tensor_core_instructions", "flops", "launches")

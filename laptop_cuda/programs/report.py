@@ -6,6 +6,8 @@ from ..report.tables import text_table
 from . import Ran
 
 MOST_LINES = 12
+ASKED, MOVED = (("bytes", "copies_in_bytes", "copies_out_bytes"),
+                ("sectors", "copies_in_sectors", "copies_out_sectors"))
 
 
 def text(ran: Ran, mode: str, files: dict[str, str]) -> str:
@@ -50,16 +52,16 @@ def _children(ran: Ran) -> str:
 
 
 def _kernels(ran: Ran) -> str:
-    rows = []
+    rows, flops = [], ran.total("flops") > 0
     for kernel in dict.fromkeys(launch["kernel"] for launch in ran.launches):
         def total(count):
             return f"{ran.total(count, kernel):,}"
-        moved = ran.total("sectors", kernel) * 32
-        rows.append((kernel, total("launches"), total("requests"), total("bytes"), f"{moved:,}",
+        asked, moved = (sum(ran.total(count, kernel) for count in counts) for counts in (ASKED, MOVED))
+        rows.append((kernel, total("launches"), total("requests"), f"{asked:,}", f"{32 * moved:,}",
                      total("wavefronts"), total("excess"), total("atomics"), total("barriers"),
-                     total("longest_thread"), ""))
+                     total("longest_thread"), *[total("flops")] * flops, ""))
     return text_table(("kernel", "launches", "requests", "asked", "moved", "shared passes", "from conflicts",
-                       "atomics", "barriers", "longest thread", ""), rows)
+                       "atomics", "barriers", "longest thread", *["FLOPs"] * flops, ""), rows)
 
 
 def _lines(ran: Ran, files: dict[str, str]) -> str:
@@ -67,15 +69,18 @@ def _lines(ran: Ran, files: dict[str, str]) -> str:
     for launch in ran.launches:
         for line in launch["lines"]:
             row = sums.setdefault((line["file"], line["line"]), dict.fromkeys(line, 0))
-            for name in ("bytes", "sectors", "wavefronts", "excess", "atomics"):
+            for name in ("wavefronts", "excess", "atomics", "flops"):
                 row[name] += line[name]
-    busiest = sorted(sums.items(),
-                     key=lambda item: (-item[1]["sectors"], -item[1]["wavefronts"]))[:MOST_LINES]
-    rows = []
+            row["bytes"] += sum(line[name] for name in ASKED)
+            row["sectors"] += sum(line[name] for name in MOVED)
+    busiest = sorted(sums.items(), key=lambda item: (-item[1]["sectors"], -item[1]["wavefronts"],
+                                                     -item[1]["flops"]))[:MOST_LINES]
+    rows, flops = [], ran.total("flops") > 0
     for (file, number), row in busiest:
         source = files.get(file, "").split("\n")
         shown = source[number - 1].strip() if 0 < number <= len(source) else ""
         rows.append((f"{file}:{number}", f"{row['bytes']:,}", f"{32 * row['sectors']:,}",
-                     f"{row['wavefronts']:,}", f"{row['excess']:,}", f"{row['atomics']:,}", shown))
-    return text_table(("line", "asked", "moved", "shared passes", "from conflicts", "atomics", "source"),
-                      rows)
+                     f"{row['wavefronts']:,}", f"{row['excess']:,}", f"{row['atomics']:,}",
+                     *[f"{row['flops']:,}"] * flops, shown))
+    return text_table(("line", "asked", "moved", "shared passes", "from conflicts", "atomics",
+                       *["FLOPs"] * flops, "source"), rows)

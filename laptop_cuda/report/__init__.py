@@ -19,10 +19,11 @@ from ..toolchain.lines import Place
 from . import ncu
 from .tables import html_table, text_table
 
-__all__ = ["Atomics", "KernelError", "LaunchReport", "LineReport", "Report", "SharedTraffic", "Traffic",
+__all__ = ["Atomics", "KernelError", "LaunchReport", "LineReport", "Report", "SharedTraffic", "TensorCores", "Traffic",
            "kernel_error"]
 
 LOAD, STORE, SHARED_LOAD, SHARED_STORE, ATOMIC, SHARED_ATOMIC, BARRIER = range(7)
+COPY_IN, COPY_OUT, PRODUCT = 9, 10, 11
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,13 @@ class Atomics(int):
         return made
 
 
+@dataclass(frozen=True)
+class TensorCores:
+    """What the tensor cores do: `mma` and `wmma` are instructions of a warp, `wgmma` of four."""
+    instructions: int = 0
+    flops: int = 0               # 2 m n k for each, of whole numbers too
+
+
 def _traffic(sites: list[dict], machine: Machine, unique: int | None = None) -> Traffic:
     if unique is None:
         touched = 0
@@ -84,6 +92,10 @@ def _atomics(sites: list[dict], addresses: int = 0) -> Atomics:
     return Atomics(sum(s["requests"] for s in sites), sum(s["lanes"] for s in sites), addresses)
 
 
+def _tensor_cores(sites: list[dict]) -> TensorCores:
+    return TensorCores(sum(s["requests"] for s in sites), sum(s["lanes"] for s in sites))
+
+
 @dataclass(frozen=True)
 class LineReport:
     """The same counts for one line of the source."""
@@ -97,6 +109,9 @@ class LineReport:
     shared_store: SharedTraffic
     atomics: Atomics
     barriers: int
+    copies_in: Traffic           # of bulk and tensor copies, as the launch has them
+    copies_out: Traffic
+    tensor_cores: TensorCores
 
 
 class LaunchReport:
@@ -112,6 +127,11 @@ class LaunchReport:
         self.global_store = _traffic(self._of(STORE), self.machine, unique[STORE])
         self.shared_load, self.shared_store = _shared(self._of(SHARED_LOAD)), _shared(self._of(SHARED_STORE))
         self.atomics = _atomics(self._of(ATOMIC, SHARED_ATOMIC), result.atomic_addresses)
+        # Bulk and tensor copies: `.requests` is their number; of a tensor's box each row asks for its sectors
+        # by itself, up to the tensor's edge.
+        self.copies_in = _traffic(self._of(COPY_IN), self.machine, unique[COPY_IN])
+        self.copies_out = _traffic(self._of(COPY_OUT), self.machine, unique[COPY_OUT])
+        self.tensor_cores = _tensor_cores(self._of(PRODUCT))
         self.barriers = result.barriers              # completed by a block, summed over the blocks
         self.shared_bytes = result.shared_bytes      # of one block, static and dynamic
         # The span: steps of the thread and of the warp that did most, see `legend`.
@@ -143,19 +163,24 @@ class LaunchReport:
         return LineReport(place.file, place.line, self._result.text(place).strip(), tuple(names),
                           _traffic(of(LOAD), self.machine), _traffic(of(STORE), self.machine),
                           _shared(of(SHARED_LOAD)), _shared(of(SHARED_STORE)),
-                          _atomics(of(ATOMIC, SHARED_ATOMIC)), sum(s["requests"] for s in of(BARRIER)))
+                          _atomics(of(ATOMIC, SHARED_ATOMIC)), sum(s["requests"] for s in of(BARRIER)),
+                          _traffic(of(COPY_IN), self.machine), _traffic(of(COPY_OUT), self.machine),
+                          _tensor_cores(of(PRODUCT)))
 
     @property
     def arrays(self) -> dict[str, tuple[Traffic, Traffic]]:
         """{array: (its loads, its stores)} of global memory."""
-        r = self._result
-        found = {}
-        for i, memory in enumerate(r.memories):
-            mine = [s for s in r.sites if s["memory"] == i]
-            if memory.space == "global":
-                found[memory.name] = (_traffic([s for s in mine if s["operation"] == LOAD], self.machine),
-                                      _traffic([s for s in mine if s["operation"] == STORE], self.machine))
-        return found
+        return self._by_array(LOAD, STORE)
+
+    @property
+    def copied(self) -> dict[str, tuple[Traffic, Traffic]]:
+        """{array: (its bulk copies into shared memory, those out of it)}."""
+        return self._by_array(COPY_IN, COPY_OUT)
+
+    def _by_array(self, *operations: int) -> dict[str, tuple[Traffic, Traffic]]:
+        return {memory.name: tuple(_traffic([s for s in self._of(operation) if s["memory"] == i], self.machine)
+                                   for operation in operations)
+                for i, memory in enumerate(self._result.memories) if memory.space == "global"}
 
     def picture(self, name: str, *, warp: int = 0, requests: int = 8) -> Picture:
         """Which lane of block 0 touched which element of an array, in which order."""
@@ -188,7 +213,8 @@ class LaunchReport:
     # ---- as a table
     def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
         rows = []
-        for name, t in (("global loads", self.global_load), ("global stores", self.global_store)):
+        for name, t in (("global loads", self.global_load), ("global stores", self.global_store),
+                        ("copies in", self.copies_in), ("copies out", self.copies_out)):
             if t.requests:
                 rows.append((name, f"{t.requests:,}", f"{t.bytes:,}", f"{t.moved:,}", f"{t.unique:,}",
                              _waste(t)))
@@ -199,6 +225,9 @@ class LaunchReport:
         if self.atomics:
             rows.append(("atomics", f"{int(self.atomics):,}", f"{self.atomics.operations:,} operations", "",
                          "", ""))
+        if self.tensor_cores.instructions:
+            rows.append(("tensor cores", f"{self.tensor_cores.instructions:,}", "", "", "",
+                         f"{self.tensor_cores.flops:,} FLOPs"))
         if self.barriers:
             rows.append(("barriers", f"{self.barriers:,}", "", "", "", ""))
         if self.longest_thread:
@@ -209,20 +238,25 @@ class LaunchReport:
     def _line_rows(self) -> list[tuple[str, str, str, str, str, str]]:
         rows = []
         for line in self.lines:
-            asked = line.global_load.bytes + line.global_store.bytes
-            moved = line.global_load.moved + line.global_store.moved
+            traffic = (line.global_load, line.global_store, line.copies_in, line.copies_out)
+            asked, moved = sum(t.bytes for t in traffic), sum(t.moved for t in traffic)
             excess = line.shared_load.excess + line.shared_store.excess
             passes = line.shared_load.wavefronts + line.shared_store.wavefronts
             shared = f"{passes:,}" + (f" ({excess:,} from conflicts)" if excess else "") if passes else ""
             place = str(line.line) if line.line else "?"
             if self._result.in_included_file(Place(line.file, line.line)):
                 place = f"{line.file}:{line.line}"
+            more = [f"{line.tensor_cores.flops:,}" if line.tensor_cores.flops else ""] * bool(self.tensor_cores.flops)
             rows.append((place, f"{asked:,}" if asked else "", f"{moved:,}" if moved else "",
-                         shared, f"{int(line.atomics):,}" if line.atomics else "", line.text))
+                         shared, f"{int(line.atomics):,}" if line.atomics else "", *more, line.text))
         return rows
 
     HEAD = ("", "requests", "asked (bytes)", "moved (bytes)", "unique (bytes)", "in words")
-    LINE_HEAD = ("line", "asked", "moved", "shared passes", "atomics", "source")
+
+    @property
+    def _line_head(self) -> tuple[str, ...]:
+        return ("line", "asked", "moved", "shared passes", "atomics", *["FLOPs"] * bool(self.tensor_cores.flops),
+                "source")
 
     def _configuration(self) -> str:
         by = self.launched_by
@@ -231,14 +265,14 @@ class LaunchReport:
 
     def __str__(self) -> str:
         return "\n".join([f"{self.kernel}, {self._configuration()}", text_table(self.HEAD, self._rows()), "",
-                          text_table(self.LINE_HEAD, self._line_rows())])
+                          text_table(self._line_head, self._line_rows())])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return (f"<p><b>{html.escape(self.kernel)}</b>, {html.escape(self._configuration())}</p>"
                 + html_table(self.HEAD, self._rows())
-                + html_table(self.LINE_HEAD, self._line_rows(), code=True))
+                + html_table(self._line_head, self._line_rows(), code=True))
 
 
 @dataclass

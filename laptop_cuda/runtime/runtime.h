@@ -435,6 +435,8 @@ constexpr uint32_t MEETING = 0xffffffffu, BLOCK_MEETING = 0xfffffffeu, MEETING_W
 inline bool is_meeting(uint32_t step) { return step >= BLOCK_MEETING; }
 void merge(Warp&, bool force);   // groups what the warp's lanes logged; force: nobody will say more for now
 void count_barrier(const void* site);
+// A row of a bulk copy in global memory: each asks for its sectors anew. The copy is counted with the first.
+void count_copied(int operation, uintptr_t address, size_t bytes, bool is_first, const void* site);
 void check(Found, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
 void must_be_unwritten(Found, uintptr_t address, size_t size, const void* pc);      // in this launch
 extern int update_how;           // of an access with action 2

@@ -110,6 +110,25 @@ static uint64_t count_sectors(const Request& r, Site& site) {
     return n;
 }
 
+void count_copied(int operation, uintptr_t address, size_t bytes, bool is_first, const void* site) {
+    int64_t offset;
+    Site& s = site_for(code_offset(site), operation, bytes ? memory_at(*current->warp->block, address, &offset) : -1);
+    s.counts.requests += is_first;
+    s.counts.bytes += bytes;
+    for (size_t at = sector_of(address), end = sector_of(address + bytes - 1); bytes && at <= end; ++at) {
+        ++s.counts.sectors;
+        s.counts.unique_sectors += set_bit(s.unique, at);
+        run->unique_count[operation] += set_bit(run->unique[operation], at);
+    }
+}
+
+void count_product(uint64_t operations, const void* site) {
+    if (!current || !run->profiling) return;
+    laptop_site& counts = site_for(code_offset(site), LAPTOP_PRODUCT, -1).counts;
+    ++counts.requests;
+    counts.lanes += operations;
+}
+
 // Places of the lanes' bytes in shared memory. Red zones move an array by multiples of 128 bytes, which 32 banks
 // of 4 bytes do not notice; on another machine the zones are taken out.
 static void places_in_shared(const Request& r, const Block& b, uint64_t* at) {

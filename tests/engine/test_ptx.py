@@ -176,6 +176,7 @@ def test_the_matrix_loads_are_counted_by_their_rows(mod):
     assert launch.global_load.bytes == a.nbytes + b.nbytes and launch.global_store.bytes == d.nbytes
     assert (launch.shared_load.requests, launch.shared_load.bytes) == (2, 16 * 32 + 16 * 16)
     assert launch.shared_store.bytes == a.nbytes + b.nbytes
+    assert (launch.tensor_cores.instructions, launch.tensor_cores.flops) == (1, 2 * 16 * 8 * 16)
 
 
 @pytest.mark.parametrize("layout, out",
@@ -192,6 +193,7 @@ def test_fragments(mod, layout, out):
     np.testing.assert_allclose(d, want.T, rtol=2e-3, atol=2e-2)
     assert launch.global_load.bytes == 2 * 512 and launch.global_store.bytes == d.nbytes
     assert (launch.shared_load.requests, launch.shared_load.bytes) == (1, 512)
+    assert (launch.tensor_cores.instructions, launch.tensor_cores.flops) == (1, 2 * 16 ** 3)
 
 
 def test_products_in_tf32_and_in_bytes(mod):
@@ -204,6 +206,7 @@ def test_products_in_tf32_and_in_bytes(mod):
     d = np.zeros((16, 8), np.int32)
     both_ways(lambda: mod.byte_product[1, 32](a, b, d))
     assert (d == a.astype(int) @ b.T.astype(int) + 1).all()
+    assert counted(mod.byte_product, 1, 32, a, b, d).tensor_cores.flops == 2 * 16 * 8 * 32
 
 
 def test_a_transposed_load_and_a_matrix_store(mod):

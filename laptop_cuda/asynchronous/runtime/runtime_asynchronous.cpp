@@ -264,6 +264,14 @@ static void put_in_flight(const Copy& c, const Side& s, bool source, bool in_sha
                    source, s.rows, s.step});
 }
 
+static void count_sides(const std::vector<Side>& sides, int operation, const void* site) {
+    if (!run->profiling) return;
+    if (sides.empty()) count_copied(operation, 0, 0, true, site);        // beyond the tensor
+    for (const Side& s : sides)
+        for (uint32_t i = 0; i < s.rows; ++i)
+            count_copied(operation, s.address + i * s.step, s.bytes, &s == &sides[0] && !i, site);
+}
+
 // Into shared memory its barrier counts the bytes; out of it, it is of its thread's group.
 static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& elsewhere, const void* site) {
     Asynchronous& a = of(here());
@@ -271,6 +279,7 @@ static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& e
     bool loads = c.barrier;
     c.thread = t->index, c.group = a.threads[t->index].group, c.interval = here().interval;
     c.name = new_name();
+    count_sides(elsewhere, loads ? LAPTOP_COPY_IN : LAPTOP_COPY_OUT, site);
     if (!is_checked()) return land(here(), c);
     for (const Side& s : elsewhere) check_side(s, !loads, false, site);
     check_side(in_shared, loads, true, site);

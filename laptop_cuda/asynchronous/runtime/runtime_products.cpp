@@ -245,6 +245,7 @@ void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool a
         check_factor(p, b, form.b, form.n, 0);
     }
     if (++p.issued < GROUP) return;
+    count_product(2ull * ROWS * form.n * (32 / bytes_of(form.a)), site);
     if (!p.late && (!place || g.products[place - 1].made)) make(g, p);
     for (Thread& other : here().threads) {
         if (other.state == State::PHASE && other.awaited == &g) wake(&other);

@@ -114,6 +114,18 @@ def test_what_is_taken_away_is_an_error_with_its_line(fault, tiles, kind, words,
         assert str(caught.value).count("asm volatile") == 1, str(caught.value)
 
 
+def test_products_and_the_copies_that_feed_them_are_counted():
+    with cuda.profile() as report:
+        multiplied(0, 5)
+    launch = report.launches[0]
+    assert (launch.tensor_cores.instructions, launch.tensor_cores.flops) == (20, 2 * 64 * 64 * 320)
+    copied = launch.copies_in
+    assert (copied.requests, copied.bytes, copied.sectors) == (10, 2 * 64 * 320 * 2, 2560)
+    assert "2,621,440 FLOPs" in str(launch) and "81,920" in str(launch)
+    line, = [line for line in launch.lines if line.tensor_cores.flops]
+    assert "wgmma" in line.text and line.tensor_cores == launch.tensor_cores
+
+
 # values of each type with their bits
 BITS = {"f16": {v: int(np.float16(v).view(np.uint16)) for v in (0, 1, -2, 0.5, 3, 2**-24)},
         "bf16": {v: int(np.float32(v).view(np.uint32)) >> 16 for v in (0, 1, -2, 0.5, 3)},

@@ -6,6 +6,7 @@ import pytest
 import laptop_cuda as cuda
 from engine_kit import EVERY_ORDER, mod, ramp  # noqa: F401
 from laptop_cuda.programs import run
+from laptop_cuda.programs.report import text
 
 SOURCE = r"""
 #include <cuda/barrier>
@@ -38,6 +39,17 @@ __global__ void moved(const __grid_constant__ CUtensorMap from, const __grid_con
     ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &to, at, tile);
     ptx::cp_async_bulk_commit_group();
     ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
+}
+// One warp reads 8 x 8 pieces of a tile with rows of 128 bytes.
+__global__ void by_matrix(float* out, int swizzled) {
+    __shared__ alignas(1024) float tile[512];
+    tile[threadIdx.x] = 0;
+    __syncwarp();
+    unsigned row = threadIdx.x % 16, piece = threadIdx.x / 16, r[4];
+    unsigned at = __cvta_generic_to_shared(tile) + row * 128 + 16 * (swizzled ? piece ^ row % 8 : piece);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+    out[threadIdx.x] = r[0];
 }
 template <int N> __global__ void cut(const __grid_constant__ CUtensorMap from, float* seen, int at, int bytes) {
     extern __shared__ __align__(128) float tile[];
@@ -97,6 +109,31 @@ def test_a_tile_comes_swizzled_and_goes_back(mod, swizzle):
             into = kept[max(y, 0):, max(x, 0):40][:16, :seen.shape[1]]
             into[:] = tile[:into.shape[0], :into.shape[1]] + 1
             assert (b == kept).all(), how
+
+
+def test_copies_are_counted_row_by_row_up_to_the_edge(mod):
+    for x, y in ((0, 0), (20, 9), (-5, -3), (38, 19), (40, 0)):
+        with cuda.profile() as report:
+            moved(mod, 128, x, y)
+        launch = report.launches[0]
+        for traffic, first, sides in ((launch.copies_in, (x, y), launch.copied["from"]),
+                                      (launch.copies_out, (max(x, 0), max(y, 0)), launch.copied["to"])):
+            ends = zip(first, (32, 16), (40, 20))
+            columns, rows = (range(max(at, 0), min(at + n, end)) for at, n, end in ends)
+            asked = [{(176 * row + 4 * column) // 32 for column in columns} for row in rows]
+            assert traffic.requests == 1 and traffic.bytes == 4 * len(columns) * len(rows)
+            assert traffic.sectors == sum(map(len, asked))
+            assert traffic.unique_sectors == len(set().union(*asked))
+            assert traffic.bytes in [side.bytes for side in sides]
+        line, = [line for line in launch.lines if line.copies_in.requests]
+        assert "cp_async_bulk_tensor_2d" in line.text and line.copies_in == launch.copies_in
+
+
+def test_loads_of_matrices_take_a_pass_for_each_piece_of_a_swizzled_tile(mod):
+    for swizzled, passes in ((1, 4), (0, 32)):
+        with cuda.profile() as report:
+            mod.by_matrix[1, 32](np.zeros(32, np.float32), swizzled)
+        assert report.launches[0].shared_load.wavefronts == passes
 
 
 @pytest.mark.parametrize("shape, box, steps, fill", [
@@ -170,6 +207,9 @@ int main() {
 """
 
 
-def test_a_program_makes_its_map_by_the_driver(tmp_path):
+def test_a_program_makes_its_map_by_the_driver_and_its_copies_are_counted(tmp_path):
     (tmp_path / "map.cu").write_text(PROGRAM)
-    assert run(tmp_path / "map.cu").stdout == "0: 168 208 169\n1\n"
+    ran = run(tmp_path / "map.cu", mode="profile")
+    assert ran.stdout == "0: 168 208 169\n1\n"
+    assert (ran.total("copies_in"), ran.total("copies_in_bytes"), ran.total("copies_out_sectors")) == (1, 2048, 64)
+    assert "2,048" in text(ran, "profile", {})
