@@ -57,8 +57,7 @@ def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
     """Multi-query associative recall: tokens (batch, n), at (batch, pairs), answers (batch, pairs).
 
     Key, value, key, value, ...; then every key once more, alone, at a random position. The answer there is
-    the key's value. Keys are drawn from the lower half of the vocabulary, values from the upper; all other
-    positions hold 0.
+    the key's value. Keys are from the lower half of the vocabulary, values from the upper; 0 elsewhere.
     """
     half = vocab_size // 2
     check_count("pairs", pairs, most=min(half - 1, n // 3))
@@ -71,8 +70,7 @@ def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
 
 
 def noisy_recall(batch, generator, pairs=8, dims=4, labels=16, noise=(0.1, 1.5)):
-    """Recall by a key that was measured twice: features (batch, pairs + 1, 2 dims + labels + 1) and labels
-    (batch,).
+    """Recall by a key measured twice: features (batch, pairs + 1, 2 dims + labels + 1), labels (batch,).
 
     A key has dims coordinates, drawn from N(0, 1). Each measurement of it adds noise of a known size, one of
     `noise`, drawn for every coordinate anew. A row holds the measurement, the sizes of its noise and a label
@@ -116,8 +114,7 @@ def generator(split: str = "train", seed: int = 0) -> torch.Generator:
 
 
 def copying(batch, generator, length=12, symbols=16):
-    """Copy task: tokens and targets (batch, 2 length). Symbols, a 0 as separator, the same symbols again;
-    only the copy is scored."""
+    """Copy task: tokens and targets (batch, 2 length). Symbols, a 0, the same symbols; the copy is scored."""
     said = torch.randint(1, symbols + 1, (batch, length), generator=generator)
     row = torch.cat([said, torch.zeros(batch, 1, dtype=torch.long), said], 1)
     targets = row[:, 1:].clone()
@@ -127,8 +124,7 @@ def copying(batch, generator, length=12, symbols=16):
 
 def induction(batch, generator, vocab_size=64, n=32):
     """Induction: tokens and targets (batch, n). The last token has occurred once before; the only target is
-    the token that followed it then. No other token is repeated, so neither counts nor positions give the
-    answer."""
+    the token that followed it then. No other token is repeated: counts and positions give no answer."""
     check_count("n", n, 3, most=vocab_size + 1)        # n - 1 tokens differ
     row = torch.rand(batch, vocab_size, generator=generator).argsort(1)[:, :n - 1]
     at = torch.randint(n - 2, (batch, 1), generator=generator)
@@ -223,8 +219,7 @@ def grammar_entropy() -> float:
     """Nats per word, exactly: the lowest loss that any model can reach on this grammar.
 
     The entropy h and the mean length l of the words that a symbol becomes obey h = sum of p (-log p + h of
-    the right side) and l = sum of p (l of the right side): two linear systems. A text of sentences has h / l
-    nats per word.
+    the right side) and l = sum of p (l of the right side): linear. A text has h / l nats per word.
     """
     symbols = list(GRAMMAR)
     uses = torch.zeros(len(symbols), len(symbols), dtype=torch.float64)

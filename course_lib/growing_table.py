@@ -15,8 +15,7 @@ unique   32 x the unique sectors that one head of width 32 loads and stores for 
          over every launch from q, k and v to the output. With grouped heads: per query head. A cache that
          decodes token by token: all 128 steps.
 
-None means that the column does not apply. data/growing_table.json holds the rows; a chapter measures its own
-again.
+None: the column does not apply. data/growing_table.json holds the rows; a chapter measures its own.
 """
 import json
 from pathlib import Path

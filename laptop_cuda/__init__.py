@@ -1,5 +1,4 @@
-"""CUDA C++ on any machine: compile a `.cu`, launch its kernels on arrays, count what they do, find their
-bugs.
+"""CUDA C++ on any machine: compile a `.cu`, launch its kernels, count what they do, find their bugs.
 
     mod = laptop_cuda.load("flash.cu")            # or compile(source), CUDA C++ as text
     mod.flash[grid, block](q, k, v, out, n, scale)

@@ -1,5 +1,4 @@
-"""Source text in, shared library out: ninja runs the compiler, the result is cached, errors are made
-readable.
+"""Source text in, shared library out: ninja runs the compiler, results are cached, errors readable.
 
 A build has a folder of its own, `<cache>/cuda/<key>/`. The key covers the text, the flags, the compiler
 and every file of the engine; other files that the source includes are listed by the compiler's depfile and
@@ -186,8 +185,7 @@ def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[st
 
 def _run(folder: Path, sources: Sources, output: Path, flags: list[str], link: list[str],
          tool: Compiler) -> tuple[int, str]:
-    """By ninja, all sources at once; where there is none, as on a rented machine, the same commands one by
-    one."""
+    """By ninja, all sources at once; where there is none, as on a rented machine, one by one."""
     how = dict(capture_output=True, text=True, errors="replace", env=os.environ | {"LC_ALL": "C"})
     if driver := ninja():
         (folder / "build.ninja").write_text(_rules(sources, output, flags, link, tool))

@@ -1,7 +1,6 @@
 """The same file on a GPU: nvcc compiles it unchanged, included into a generated source that adds the entries.
 
-A card is only ever reached through torch's CUDA tensors. `compile_check` compiles for given cards without
-having one.
+A card is only reached through torch's CUDA tensors. `compile_check` compiles for cards without one.
 """
 import ctypes
 import os
@@ -69,8 +68,7 @@ def generated(sources: list, wanted: list, file: str) -> str:
 
 
 def _speaks_of_the_grid(sources: list, kernel) -> bool:
-    """Whether a kernel takes the grid as a cooperative group: only a cooperative launch makes
-    `grid.sync()` valid."""
+    """Whether a kernel takes the grid as a group: only a cooperative launch makes `grid.sync()` valid."""
     body = next((s.tokens[f.body[0] : f.body[1]] for s in sources for f in s.functions
                  if f is kernel.function), [])
     return any(token.text in ("this_grid", "grid_group") for token in body)
@@ -119,8 +117,7 @@ def cells(values: list) -> list:
 
 
 def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device) -> None:
-    """Launches on the current torch stream. Errors of the launch are raised here, the kernel's later, by
-    torch."""
+    """Launches on the current torch stream. Errors of the launch are raised here, the kernel's later."""
     from .report import KernelError
     torch = arrays.torch_in_use()
     arguments_in_c = cells(values)
@@ -165,8 +162,7 @@ def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"
                   instances: tuple[str, ...] = ()) -> None:
     """Compiles the file with nvcc for each architecture, entries and the named `instances` included.
 
-    Raises CompileError. A template kernel without an instance is only parsed. What compiled once is not
-    compiled again.
+    Raises CompileError. A template kernel without an instance is only parsed. What compiled is not again.
     """
     tool = nvcc()
     if tool is None:

@@ -27,8 +27,7 @@ class Kernel:
         return self.name + self.instance
 
     def __getitem__(self, configuration):
-        """`[grid, block]` or `[grid, block, shared_bytes]`; a string names a template instance: `["64,
-        32"]`."""
+        """`[grid, block]` or `[grid, block, shared_bytes]`; a string names an instance: `["64, 32"]`."""
         if isinstance(configuration, str):
             return Kernel(self.module, self.name, tidy_arguments(configuration), self.sanitized)
         if not isinstance(configuration, tuple) or len(configuration) not in (2, 3):

@@ -1,10 +1,8 @@
-"""Arrays that start uninitialised, as memory from `cudaMalloc` does, and which of their bytes have been
-written.
+"""Arrays that start uninitialised, as memory from `cudaMalloc` does, and which bytes were written.
 
 They hold a poison (NaN, or 0x80 in every byte), so that a forgotten store shows in a plain run too. The
 sanitizer asks `initialised` for the byte map of an allocation. A write from Python counts as a write of
-the whole tensor; in a NumPy array, which keeps no count of its versions, it is found by the poison that it
-replaced.
+the whole tensor; in a NumPy array, which counts no versions, it is found by the poison it replaced.
 """
 import weakref
 from dataclasses import dataclass

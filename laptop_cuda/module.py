@@ -104,8 +104,7 @@ class Module:
         return self._last
 
     def _wanted(self, kernel: KernelText | None, instance: str) -> list[tuple[KernelText, str]]:
-        """What goes into one library: an instance of a template alone, or all kernels that are no
-        templates."""
+        """What goes into one library: an instance of a template alone, or all kernels but templates."""
         if kernel is not None and kernel.template:
             return [(kernel, instance)]
         return [(k, "") for k in self._texts if not k.template]

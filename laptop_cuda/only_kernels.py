@@ -107,16 +107,14 @@ def check_library(library: Path, name: str, source: str) -> None:
 
 
 def refusal(kernel) -> str | None:
-    """A sentence about the first thing in a kernel's source, or in its builds, that a judge of counts
-    refuses."""
+    """A sentence on the first thing in a kernel's source or builds that a judge of counts refuses."""
     builds = kernel.module.builds() if kernel.module else []
     told = (beyond(build, kernel.module.name, counted=True) for build in builds)
     return refused(kernel.source) or next(filter(None, told), None)
 
 
 def beyond(library: Path, name: str, counted: bool = False) -> str | None:
-    """A sentence about the first thing that a build calls besides the engine and mathematics, or copies where
-    it should be counted.
+    """A sentence about the first thing that a build calls beyond what it may, or copies uncounted.
 
     The object says what the source calls; what the linker has added from the compiler's own library is not
     the source's. Where objects are of another kind, as on macOS, nothing is found.

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 def custom_op(name: str, forward: Callable, *, fake: Callable, backward: Callable | None = None,
               gradients: Sequence[str] | None = None) -> Callable:
     # over the guide: the autograd functions close over what the operator is made of
-    """The operator `laptop_cuda::<name>`, which calls `forward`; a name with a namespace, `mine::scaled`,
-    keeps it.
+    """The operator `laptop_cuda::<name>`, which calls `forward`; `mine::scaled` keeps its namespace.
 
     fake(*inputs)       outputs of the right shape, dtype and device, with nothing in them (`torch.empty...`)
     backward(*grads, *inputs, *outputs)
@@ -75,8 +74,7 @@ def custom_op(name: str, forward: Callable, *, fake: Callable, backward: Callabl
 
 
 def _backward_op(qualified: str, parsed, backward: Callable, wanted: list[str]) -> Callable:
-    """`backward` as an operator: gradients of the outputs, the inputs, the outputs -> gradients of the
-    `wanted`."""
+    """`backward` as an operator: gradients of outputs, inputs, outputs -> gradients of the `wanted`."""
     import torch
     grads = [f"Tensor grad_{n}" for n in range(len(parsed.returns))]
     outputs = [f"Tensor output_{n}" for n in range(len(parsed.returns))]

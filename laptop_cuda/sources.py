@@ -26,8 +26,7 @@ def files_of(text: str, folder: Path | None, search: tuple[Path, ...] = (),
              missing: set[str] = frozenset()) -> list[Outline]:
     """The source and the files that it includes from its own folder or from `search`, each once.
 
-    They hold kernels and shared arrays too. Host code of libraries is left out, and host code that uses the
-    `missing` functions.
+    They hold kernels and shared arrays too. Host code of libraries, or that uses `missing`, is left out.
     """
     texts, paths, homes = [text], [None], [folder]
     for number in range(10_000):
@@ -66,8 +65,7 @@ def _included(match: re.Match, folder: Path, search: tuple[Path, ...]) -> Path |
 
 def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...] = (),
               loops: Loops | None = None) -> str:
-    """The first of `files`, rewritten, its includes pointing to rewritten copies of the others in the
-    cache."""
+    """The first of `files`, rewritten, its includes pointing to rewritten copies of the others."""
     copies: dict[Path, Path | None] = {}
 
     def one(file: Outline, folder: Path | None) -> str:

@@ -19,8 +19,7 @@ HOW_TO_GET = {"clang": "apt install clang", "aarch64-linux-gnu-g++": "apt instal
 
 @pytest.fixture
 def needs():
-    """`path = needs("clang")`: where a tool is; without it the test is *not run*. Several names: the first
-    that is there."""
+    """`path = needs("clang")`: where a tool is (the first of several); without one the test is *not run*."""
     def find(*names: str) -> str:
         for name in names:
             if path := shutil.which(name):
@@ -53,8 +52,7 @@ def pytest_runtest_setup(item):
 
 
 def pytest_runtest_makereport(item, call):
-    """A kernel that has spoiled the CUDA context makes every later test red: the run ends at the one that did
-    it."""
+    """A kernel that has spoiled the CUDA context makes every later test red: the run ends at that one."""
     torch = sys.modules.get("torch")
     failed = call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception)
     if failed and torch and item.get_closest_marker("gpu") and torch.cuda.is_available():
@@ -66,8 +64,7 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_report_teststatus(report):
-    """A test whose tool is missing is neither passed nor skipped by choice: the closing line counts it by
-    itself."""
+    """A test whose tool is missing is neither passed nor skipped by choice: the closing line counts it."""
     if report.skipped and isinstance(report.longrepr, tuple) and "not run:" in report.longrepr[2]:
         return "not run", "n", ("NOT RUN", {"yellow": True})
     return None

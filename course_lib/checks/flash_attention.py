@@ -11,8 +11,7 @@ LARGEST_WIDTH = 128
 
 
 def check_flash(q, k, v, scale, key_bias, **tiles) -> float:
-    """Returns the scale to use, 1 / sqrt(head_dim) for None. tiles: tile_q and tile_k, if the caller has
-    tiles."""
+    """Returns the scale to use, 1 / sqrt(head_dim) for None. tiles: tile_q and tile_k, if there are."""
     check_grouped(q, k, v, scale)
     if v.shape[3] == 0:
         raise ValueError("v must have a width of at least 1; got 0")
@@ -36,8 +35,7 @@ def _check_bias(key_bias, k):
 
 
 def check_flash_kernel(q, k, v, scale, key_bias, causal=False) -> float:
-    """The number types and widths that the kernels are compiled for, beyond check_flash. Returns the
-    scale."""
+    """The number types and widths that the kernels are compiled for, beyond check_flash. -> the scale."""
     scale = check_flash(q, k, v, scale, key_bias)
     if q.dtype not in C_TYPES:
         raise ValueError("q must be float32, float16 or bfloat16 for the kernels (flash_forward_tiles takes "

@@ -64,8 +64,7 @@ def check_bits(bits, x=None, group=1):
 
 
 def check_decode(q, k, v, lengths) -> Tensor:
-    """One query per sequence, and keys and values that it can attend to. Returns lengths, all m keys for
-    None."""
+    """One query per sequence, and keys and values that it can attend to. Returns lengths; m for None."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         check_tensor(name, x, ("batch", "heads", "n", "width"), "floating-point")
         check_dtype(name, x, q.dtype, where="like q")

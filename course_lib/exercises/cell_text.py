@@ -29,8 +29,7 @@ handed: dict[str, Any] = {}             # id -> the reference that a check retur
 
 
 def remember(info) -> None:
-    """Keep the text of every exercise cell that is run, also of one that raises. IPython calls it before each
-    cell."""
+    """Keep the text of every exercise cell that is run, even if it raises. IPython calls it before each."""
     match = MARKER.match(info.raw_cell or "")
     if match:
         texts[match[1]] = info.raw_cell
@@ -63,8 +62,7 @@ def is_handed(exercise: Exercise, attempt: Any) -> bool:
 
 
 def _text_of(exercise: Exercise, attempt: Any) -> str | None:
-    """The text that defines the attempt when no cell was seen: the file's cell, or the function's own source.
-    """
+    """The text that defines the attempt when no cell was seen: the file's cell, else the function's."""
     if isinstance(getattr(attempt, "source", None), str):
         return attempt.source
     if exercise.kind in ("predict", "choose"):
@@ -108,8 +106,7 @@ def _in_another_cell(exercise: Exercise) -> Verdict:
 
 
 def elsewhere(exercise: Exercise, attempt: Any) -> Verdict | None:
-    """A verdict if the work was defined in another cell. For a number, which does not tell where it was
-    typed, the caller knows."""
+    """A verdict if the work was defined in another cell. Where a number was typed, the caller knows."""
     if shell() is None:                                 # a script or a test has no cells
         return None
     if exercise.kind in ("predict", "choose"):

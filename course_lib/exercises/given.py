@@ -12,8 +12,7 @@ import torch
 
 
 def given_spec(given: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """name -> ("module", m) | ("attribute", m, a) | ("value", literal) | ("source", text): enough to rebuild
-    it elsewhere."""
+    """name -> ("module", m) | ("attribute", m, a) | ("value", literal) | ("source", text), to rebuild it."""
     return {name: _describe(name, value) for name, value in given.items()}
 
 

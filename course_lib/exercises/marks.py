@@ -44,8 +44,7 @@ def read() -> dict[str, dict]:
 
 
 def update(id: str, **changes) -> dict:
-    """Change one exercise's mark; a pass is not lost by a later 'not attempted' or 'wrong'. Returns the mark.
-    """
+    """Change one exercise's mark; a pass is not lost by a later 'wrong' or 'not attempted'. Returns it."""
     if not interactive():
         return _change(_memory, id, changes)
     path = file()

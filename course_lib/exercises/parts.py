@@ -1,5 +1,4 @@
-"""The parts of a declaration: cases, misconceptions, arrays and launches of kernels, and the exercise itself.
-"""
+"""The parts of a declaration: cases, misconceptions, arrays and launches of kernels, the exercise."""
 from __future__ import annotations
 
 import textwrap
@@ -23,8 +22,7 @@ class Case:
 
 @dataclass
 class Misconception:
-    """A usual wrong answer. `name` continues "what you get if it ..."; `ask` is a question that leads
-    further."""
+    """A usual wrong answer. `name` continues "what you get if it ..."; `ask` is a question that helps."""
     name: str
     ask: str
     code: str | None = None
@@ -62,8 +60,7 @@ def inout(tensor: torch.Tensor) -> Array:
 
 @dataclass
 class Launch:
-    """`kernel[grid, block, shared](*args)`; args are tensors, numbers, and `out`, `scratch` or `inout`
-    arrays."""
+    """`kernel[grid, block, shared](*args)`; args: tensors, numbers, `out`, `scratch` or `inout` arrays."""
     grid: int | tuple[int, ...]
     block: int | tuple[int, ...]
     args: list

@@ -57,8 +57,7 @@ def seal(exercise: Exercise) -> dict:
 
 
 def write_sealed(path: Path, exercises: list[Exercise], tables: dict[str, list]) -> None:
-    """`tables`: for each function that a notebook imports from the declarations, its results for 0, 1, 2, ...
-    """
+    """`tables`: for each function that a notebook imports from the declarations, its results for 0, 1 ..."""
     path.write_bytes(zlib.compress(wire.pack({"exercises": [seal(e) for e in exercises], "tables": tables})))
 
 
@@ -67,8 +66,7 @@ def _stored(path: Path) -> dict:
 
 
 def table(path: Path, name: str) -> Callable[[int], Any]:
-    """The stored function `name`. Where it returned a solution's text, it returns the student's own, once
-    that has passed."""
+    """The stored function `name`. For a solution's text it returns the student's own, once it passed."""
     answers = _stored(path)["tables"][name]
 
     def look_up(number: int):
@@ -133,8 +131,7 @@ class NotYours(PlainError, NotImplementedError):
 
 
 def yours(id: str, name: str, arguments: dict[str, Any] | None = None) -> Any:
-    """The student's own `name`, once exercise `id` has passed; called with those of the arguments that it
-    takes.
+    """The student's own `name`, once exercise `id` has passed; called with the arguments that it takes.
 
     Where the student's function has as many parameters under other names, the order decides.
     """

@@ -118,8 +118,7 @@ class Attention(nn.Module):
                 setattr(self, name, nn.RMSNorm(width, r.eps, elementwise_affine=r.norm_factors))
 
     def add_ending(self, width: int):
-        """The indexer, sinks, the gate and the output projection, for heads that are `width` wide together.
-        """
+        """The indexer, sinks, the gate and the output projection, for heads `width` wide together."""
         r = self.recipe
         if r.own_indexer:
             self.indexer = r.indexer.build(r)
@@ -163,8 +162,7 @@ class Attention(nn.Module):
         return rotate(norm(y).to(x.dtype), r.rotary, positions)
 
     def growth(self, positions: Tensor) -> Tensor | float:
-        """How much longer a query gets far into the text, so that its softmax stays as sharp over more keys.
-        """
+        """How much longer a query gets far into the text, so that its softmax stays sharp over more keys."""
         if self.recipe.temperature is None:
             return 1.0
         strength, every, shift = self.recipe.temperature

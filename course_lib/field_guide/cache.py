@@ -4,8 +4,7 @@ from torch import Tensor
 
 
 class Cache:
-    """rows[name] is (..., tokens, width), the newest last; state[name] is a tensor that every token changes.
-    """
+    """rows[name] is (..., tokens, width), the newest last; state[name] changes with every token."""
 
     def __init__(self):
         self.length, self.rows, self.state = 0, {}, {}

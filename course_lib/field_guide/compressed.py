@@ -1,5 +1,4 @@
-"""DeepSeek-V4: the text itself is compressed. A window of recent tokens, and beyond it one entry for every
-few tokens.
+"""DeepSeek-V4: the text is compressed. A window of recent tokens; beyond it an entry for every few.
 
 One vector per token is key and value of one head that all query heads share. It is rotated as a key, so the
 weighted sum of values is rotated too, and is turned back by the query's position. Entries are weighted
@@ -118,8 +117,7 @@ class CompressedAttention(Attention):
 
 
 class Compressor(nn.Module):
-    """Tokens to entries: a softmax over the tokens of an entry, per channel, weighs them; then norm and
-    rotation."""
+    """Tokens to entries: a softmax over an entry's tokens, per channel, weighs them; norm and rotation."""
 
     def __init__(self, d_model: int, width: int, ratio: int, overlaps: bool, rotary: Rotary, eps: float):
         super().__init__()

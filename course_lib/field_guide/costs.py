@@ -5,8 +5,7 @@ LENGTHS = {"8k": 8192, "128k": 131072, "1M": 1048576}
 
 
 def number_bytes(recipe, bytes: int = 2) -> int:
-    """States are kept in float32, since they are added to at every token; everything else in `bytes` bytes
-    per number."""
+    """States are kept in float32, since every token adds to them; all else in `bytes` bytes per number."""
     return 4 if isinstance(recipe, StateRecipe) else bytes
 
 

@@ -1,5 +1,4 @@
-"""Any configuration in one table: what its layers keep per token, what they read per step, and which ideas
-they use."""
+"""Any configuration in one table: what its layers keep per token, read per step, and their ideas."""
 import re
 from dataclasses import dataclass, field
 
@@ -81,8 +80,7 @@ class Description:
 
 
 def describe(config) -> Description:
-    """The attention of a published configuration: a dict, as read from a config.json, or an object with
-    `to_dict`."""
+    """The attention of a published configuration: a dict, as in config.json, or an object with `to_dict`."""
     reading = Reading(config)
     known = reading.model_type in FAMILIES
     notes = [] if known else [

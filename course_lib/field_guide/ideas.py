@@ -1,5 +1,4 @@
-"""The ideas that the families are made of: where each comes from, what it changes, and how to see it in a
-recipe."""
+"""The ideas that the families are made of: where from, what each changes, how to see it in a recipe."""
 from dataclasses import dataclass
 from typing import Callable
 

@@ -2,8 +2,7 @@
 
 Each is data with `build(recipe)`, and counts for itself: `seen(tokens)` are the keys that are left for a
 query, `kept(tokens)` the numbers in the cache that the choice itself needs. Called with the layer's input,
-what its queries are made from, positions, what is visible and the cache, it returns a mask (b, 1 or heads, n,
-m).
+what its queries are made from, positions, what is visible and the cache, it returns (b, 1 or heads, n, m).
 """
 from dataclasses import dataclass, replace
 
@@ -17,8 +16,7 @@ from course_lib.field_guide.rotary import rotate
 
 @dataclass(frozen=True)
 class TokenIndexing:
-    """DeepSeek's lightning indexer: the top_k tokens by sum over heads of w_h relu(q_h . k), one key for all
-    heads."""
+    """DeepSeek's lightning indexer: top_k tokens by sum over heads of w_h relu(q_h . k), one key."""
     n_heads: int
     head_dim: int
     top_k: int
@@ -80,8 +78,7 @@ class LearnedTemperature(nn.Module):
 
 @dataclass(frozen=True)
 class BlockIndexing:
-    """MiniMax-M3: blocks of the text by their best token; each index head chooses for its own group of query
-    heads."""
+    """MiniMax-M3: blocks of the text by their best token; an index head chooses for its group of heads."""
     n_heads: int
     head_dim: int
     block: int
@@ -197,8 +194,7 @@ class LearnedPoolIndexer(nn.Module):
 
 
 def block_places(seen: Tensor, block: int) -> tuple[Tensor, Tensor]:
-    """Where each text begins, (b,), and the last slot of each of its blocks, (b, blocks); padding comes
-    before a text."""
+    """Where each text begins, (b,), and the last slot of each block, (b, blocks); padding comes first."""
     seen = seen[:, 0].any(1)
     start = seen.int().argmax(-1)
     blocks = seen.shape[-1] // block
@@ -206,8 +202,7 @@ def block_places(seen: Tensor, block: int) -> tuple[Tensor, Tensor]:
 
 
 def gather_blocks(x: Tensor, start: Tensor, block: int) -> Tensor:
-    """(b, m, d) -> (b, blocks, block, d), counted from where each text begins; beyond its end the last row is
-    repeated."""
+    """(b, m, d) -> (b, blocks, block, d), counted from each text's beginning; its last row is repeated."""
     places = start[:, None] + torch.arange(x.shape[1] // block * block, device=x.device)
     places = places.clamp(max=x.shape[1] - 1)[..., None].expand(-1, -1, x.shape[-1])
     return x.gather(1, places).unflatten(1, (-1, block))

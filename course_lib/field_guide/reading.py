@@ -1,5 +1,4 @@
-"""Reading a published configuration, with a note of what has been read: what is left over could not be
-placed."""
+"""Reading a published configuration, noting what has been read: what is left over has no place."""
 import json
 from pathlib import Path
 
@@ -34,8 +33,7 @@ UNSAID = {
 
 
 class Reading:
-    """A configuration: a dict, or an object with `to_dict`. A model of several parts is read by its text
-    part."""
+    """A configuration: a dict, or an object with `to_dict`. Of several parts the text's is read."""
 
     def __init__(self, config):
         values = config.to_dict() if hasattr(config, "to_dict") else config
@@ -134,15 +132,13 @@ class Reading:
         return None if window and longest and window >= longest else window
 
     def rotates(self, layer: int) -> bool:
-        """Whether a layer of a model that leaves some without positions has them; by default every fourth has
-        none."""
+        """Whether a layer has positions, where some have none; by default every fourth has none."""
         if self.get("no_rope_layers"):
             return bool(self.per_layer("no_rope_layers", layer))
         return (layer + 1) % self.get("no_rope_layer_interval", 4) != 0
 
     def rope(self, kind: str | None = None) -> dict:
-        """The rotation's options, of one kind of layer where kinds differ; older files spread them over
-        several keys."""
+        """The rotation's options, of one kind of layer where kinds differ; older files spread the keys."""
         options = self.get("rope_parameters") or self.get("rope_scaling") or {}
         own = self.get("rope_local_base_freq") or self.get("swa_rope_theta")
         if kind in options:
@@ -204,8 +200,7 @@ class Reading:
 
 
 def layer_recipes(config, layer: int, model_type: str | None = None) -> tuple:
-    """The recipes of one layer of a published configuration: one, or more where several mix tokens side by
-    side, or none."""
+    """The recipes of one layer of a configuration: one, several that mix tokens side by side, or none."""
     from course_lib.field_guide.families import FAMILIES
     config = config if isinstance(config, Reading) else Reading(config)
     model_type = model_type or config.model_type

@@ -1,5 +1,4 @@
-"""Rotary positions as today's models have them: some entries of a head, several axes, frequencies that were
-stretched.
+"""Rotary positions as today's models have them: some entries of a head, several axes, stretched.
 
 Chapter 2's rotation, for positions that may differ by sequence and by axis. positions is (n,), (batch, n) or,
 where the rotation has several axes, (axes, batch, n).
@@ -71,8 +70,7 @@ def _turn(x, cos, sin, layout):
 
 
 def read_rotary(options: dict, head_dim: int, layout: str = "half", at: str = "front") -> Rotary:
-    """A Rotary from the `rope_parameters` of a published configuration; head_dim is the width they refer to.
-    """
+    """A Rotary from the `rope_parameters` of a configuration; head_dim is the width they refer to."""
     kind = options.get("rope_type", options.get("type", "default"))
     base, factor = float(options.get("rope_theta", 10000.0)), options.get("factor", 1.0)
     share = options.get("partial_rotary_factor", 1.0)
@@ -103,8 +101,7 @@ def _llama3(speeds, base, options):
 
 
 def _yarn(speeds, base, options):
-    """YaRN, as chapter 2 has it; some models leave the ends of the ramp unrounded, or choose the magnitude.
-    """
+    """YaRN, as in chapter 2; some models leave the ends of the ramp unrounded, or choose the magnitude."""
     dim, factor = 2 * len(speeds), options["factor"]
 
     def pair_that_turns(times):
@@ -139,8 +136,7 @@ def yarn_magnitude(factor: float, weight: float = 1.0) -> float:
 
 
 def _dynamic(speeds, base, options):
-    """The base grows once the text is longer than trained; until then nothing changes. Hunyuan's alpha: it
-    has grown."""
+    """The base grows once the text is longer than trained, not before. Hunyuan's alpha: it has grown."""
     alpha, dim = options.get("alpha"), 2 * len(speeds)
     return plain_frequencies(dim, base * alpha ** (dim / (dim - 2))) if alpha else speeds, 1.0
 

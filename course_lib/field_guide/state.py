@@ -1,5 +1,4 @@
-"""Layers that keep a state of a fixed size: the delta rule, Mamba-2, lightning attention, and a convolution
-alone.
+"""Layers that keep a state of a fixed size: delta rule, Mamba-2, lightning attention, convolution.
 
 All of them but the last run one recurrence per head over a state S of (key_dim, value_dim), chapter 4's:
 
@@ -64,8 +63,7 @@ class StateRecipe:
         return self.kept(tokens)
 
     def flops(self, tokens: int) -> int:
-        """Decay, write and read of the state; the delta rule reads once more before it writes. And the
-        convolution."""
+        """Decay, write and read of the state; the delta rule reads before it writes. And the convolution."""
         state = self.n_heads * self.key_dim * self.value_dim
         return state * (7 if self.erases else 5) + 2 * self.channels * self.conv
 

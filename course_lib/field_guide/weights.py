@@ -9,8 +9,7 @@ from course_lib.field_guide.families import FAMILIES
 
 
 def copy_weights(layer: nn.Module, published: dict[str, Tensor], model_type: str):
-    """Fill a layer with a published layer's weights, whose names and order are its family's; nothing may be
-    left over."""
+    """Fill a layer with a published layer's weights, named and ordered by its family; none may be left."""
     weights = as_ours({name: x.detach().clone() for name, x in published.items()}, layer.recipe, model_type)
     ours = dict(layer.state_dict())
     missing, extra = sorted(ours.keys() - weights.keys()), sorted(weights.keys() - ours.keys())
@@ -44,8 +43,7 @@ def renamed(name: str, names: dict) -> str:
 
 
 def made_up(name: str, shape, std: float = 1.0, mean: float = 0.0) -> Tensor:
-    """Float32 numbers that depend on nothing but a name and a shape, by integer arithmetic: the same on every
-    machine."""
+    """Float32 numbers that depend on a name and a shape alone, by integer arithmetic: everywhere the same."""
     mask = (1 << 32) - 1
     count = math.prod(shape)
     x = (torch.arange(count) * 0x9E3779B1 + zlib.crc32(name.encode())) & mask
@@ -55,8 +53,7 @@ def made_up(name: str, shape, std: float = 1.0, mean: float = 0.0) -> Tensor:
 
 
 def made_up_weights(name: str, outline: dict[str, list]) -> dict[str, Tensor]:
-    """Weights of a layer from the sizes of each, of which 1-dimensional ones end in the mean they are drawn
-    around."""
+    """Weights of a layer from their sizes; 1-dimensional ones end in the mean they are drawn around."""
     weights = {}
     for part, sizes in outline.items():
         if len(sizes) == 2 and isinstance(sizes[1], float):
@@ -67,8 +64,7 @@ def made_up_weights(name: str, outline: dict[str, list]) -> dict[str, Tensor]:
 
 
 def outline(module: nn.Module) -> dict[str, list]:
-    """What `made_up_weights` needs to know of a module: factors of norms are drawn around where they start,
-    others around 0."""
+    """What `made_up_weights` needs of a module: factors of norms are drawn around their start."""
     sizes = {}
     for part, x in module.named_parameters():
         start = float("norm" in part and bool(x.mean() > 0.5))

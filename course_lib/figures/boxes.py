@@ -9,8 +9,7 @@ def boxes(places: dict, arrows=(), *, caption: str, alt: str | None = None, kind
     """Named boxes and arrows: a pipeline, a memory hierarchy, a map.
 
     places {"text in the box": (x, y)}, y growing downwards, one unit per box; arrows [("from", "to"), ...],
-    each with a label where a third text is given; kinds {"text in the box": "kind"} colours and hatches by
-    kind, with a legend.
+    each with a label where a third text is given; kinds {"text in the box": "kind"} fill, with a legend.
 
         figures.boxes({"HBM": (0, 0), "shared": (1, 0)}, arrows=[("HBM", "shared", "once per tile")],
                       caption="...")

@@ -7,8 +7,7 @@ from course_lib.figures.frame import (COLOURS, DASHES, HATCHES, INK, MARKERS, ar
 
 def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", ceiling: float | None = None,
          ceiling_label: str = "limit", xlabel: str = "", log: bool = False) -> None:
-    """Horizontal bars (dots on a log scale) with their numbers; a dashed line for the ceiling (or the least
-    possible).
+    """Horizontal bars (dots on a log scale) with their numbers; a dashed line for the ceiling or floor.
 
     values {"name": number}, or {"name": {"part": number, ...}} for groups of bars, one hatch per part.
 
@@ -72,8 +71,7 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
            floor: float | None = None, floor_label: str = "floor", logx: bool = False, logy: bool = False,
            spread: dict | None = None, digits: int = 4, edge: float | None = None,
            edge_label: str = "", looks: dict | None = None) -> None:
-    """Lines that differ in dash and marker as well as colour, named where they end or in a legend; a dashed
-    floor.
+    """Lines that differ in dash, marker and colour, named where they end or in a legend; a dashed floor.
 
     series {"name": ys} or {"name": (xs, ys)}; `x` is shared where only ys are given; `spread`
     {"name": (low, high)} shades a band; `edge` is an x where something ends. The words quote both ends and

@@ -54,8 +54,7 @@ def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Ten
                      atomic: bool = False, rung: int | None = None):
     """dq, dk, dv and d key_bias (None without one), by two repeatable kernels or one with atomics.
 
-    rung 7 is kernels/flash_attention/tensor_core_backward.cu, 6 is backward.cu; None picks as the forward
-    pass does.
+    rung 7 is kernels/flash_attention/tensor_core_backward.cu, 6 is backward.cu; None: as the forward.
     """
     scale = check_flash_kernel(q, k, v, scale, key_bias)
     check_results(q, v, out=out, lse=lse, grad_out=grad_out)

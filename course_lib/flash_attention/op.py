@@ -1,5 +1,4 @@
-"""Chapter 6's kernels as one differentiable function of PyTorch, on a CPU (the laptop engine) and on a
-GPU."""
+"""Chapter 6's kernels as one differentiable function of PyTorch, on a CPU (the engine) and on a GPU."""
 import torch
 from torch import Tensor
 

@@ -1,7 +1,6 @@
 """The instances that cases launch, built for this card without a launch: `python -m course_lib.gpu.build`.
 
-A first run on a card is mostly nvcc, so all cores build at once. What does not build is named, and does not
-stop the others.
+A first run on a card is mostly nvcc: all cores build at once. What fails is named and stops no other.
 """
 from __future__ import annotations
 

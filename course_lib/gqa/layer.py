@@ -76,8 +76,7 @@ def rotate_and_cache(q: Tensor, k: Tensor, v: Tensor, rope, positions=None, mask
 
 
 def within_window(n_q, n_k, window, device=None):
-    """(n_q, n_k), False for keys `window` or more positions before the query. The last query is at the last
-    key."""
+    """(n_q, n_k), False for keys `window` or more positions before the query; the last two are aligned."""
     return ~causal_mask(n_q, n_k, device).tril(n_k - n_q - window)
 
 

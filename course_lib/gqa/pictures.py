@@ -1,5 +1,4 @@
-"""The figures of chapter 3. Each function draws one and shows it; its text alternative is made from what it
-draws."""
+"""The figures of chapter 3. Each function draws and shows one, its text alternative made from the data."""
 from course_lib import figures
 from course_lib.figures import COLOURS, INK
 from course_lib.gqa.cache_size import cache_bytes

@@ -2,8 +2,7 @@
 
 Every cache is one layer's. A layer asks for `next_positions(n)`, rotates its new keys by them, calls
 `append(k, v)` and attends to `view()`, oldest first. k and v are (batch, n_kv_heads, n, width); their widths
-may differ. A RollingCache stores keys unrotated (`rotated` is False): the layer rotates view()'s keys by
-`key_positions()`.
+may differ. A RollingCache stores keys unrotated (`rotated`): view()'s are rotated by `key_positions()`.
 """
 import torch
 from torch import Tensor
@@ -35,8 +34,7 @@ class KVCache:
         return self._held()
 
     def mask(self, n: int) -> Tensor | None:
-        """(n, m): which of view()'s keys the last n queries may see beyond the causal rule; None means
-        all."""
+        """(n, m): which of view()'s keys the last n queries may see beyond the causal rule; None: all."""
         return None
 
     def truncate(self, n: int) -> None:
@@ -118,13 +116,11 @@ class StaticCache(KVCache):
 
 
 class RollingCache(KVCache):
-    """The first n_sink tokens and the last `window`: memory stops growing, and the tokens between are
-    forgotten.
+    """The first n_sink tokens and the last `window`: memory stops growing, those between are forgotten.
 
     A query sees the sinks and `window` keys, its own included. positions="absolute" keeps every token's own
     position; "reindexed" numbers the tokens held 0, 1, 2, ..., so that positions stay small however long the
-    text. Forgetting a key then moves all later ones, so keys are stored unrotated: a rotated one would have
-    to be rotated back.
+    text. Forgetting a key moves all later ones, so keys are stored unrotated, not to be rotated back.
     """
     rotated = False
 
@@ -182,8 +178,7 @@ class RollingCache(KVCache):
 
 
 class CrossCache(KVCache):
-    """Keys and values of the context of cross-attention: computed once per context, however much is
-    generated."""
+    """Keys and values of cross-attention's context: computed once per context, however much is generated."""
 
     def _add(self, k, v):
         check_empty(self, k)

@@ -1,5 +1,4 @@
-"""One new query per sequence over a cache: split-KV decoding (Flash-Decoding) in PyTorch, as the kernels
-do it."""
+"""One new query per sequence over a cache: split-KV decoding (Flash-Decoding) in PyTorch, as in kernels."""
 import math
 from functools import reduce
 

@@ -52,8 +52,7 @@ def generate(model, tokens: Tensor, max_new_tokens: int, temperature: float = 0.
 
 def cross_attention(layer: MultiHeadAttention, x: Tensor, cache: CrossCache,
                     context: Tensor | None = None) -> Tensor:
-    """layer(x, context). The first call computes the keys and values of the context; later calls do not need
-    it."""
+    """layer(x, context). The first call computes the keys and values of the context; later calls do not."""
     if cache.length == 0:
         check_context(context)
         cache.append(*(rearrange(project(context), "b m (h d) -> b h m d", h=layer.n_heads)
@@ -66,8 +65,7 @@ def cross_attention(layer: MultiHeadAttention, x: Tensor, cache: CrossCache,
 def beam_search(model, tokens: Tensor, max_new_tokens: int, n_beams: int, stop: int | None = None,
                 make_cache=GrowingCache) -> tuple[Tensor, Tensor]:
     """tokens (1, n) -> the n_beams likeliest continuations found (n_beams, n + new), best first, and their
-    log probabilities. A beam that has drawn `stop` is padded with it at no cost; the search ends when all
-    have."""
+    log probabilities. A beam that has drawn `stop` is padded at no cost; the search ends with all."""
     check_prompt(tokens, max_new_tokens, batch=1, n_beams=(n_beams, 1))
     caches = caches_for(model, make_cache)
     new, scores = tokens, torch.zeros(1, device=tokens.device)

@@ -1,5 +1,4 @@
-"""Chapter 7's kernels as functions: decoding from float keys and values, or from int8, and appending to a
-cache."""
+"""Chapter 7's kernels as functions: decoding from float or int8 keys, and appending to a cache."""
 import math
 
 import torch
@@ -13,8 +12,7 @@ from .decoding import splits_or_default
 
 def decode_kernel(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None,
                   splits: int | None = None) -> Tensor:
-    """`decode_attention` by kernels/kv_cache.cu, float32: one warp per part of a key head, for all its
-    queries.
+    """`decode_attention` by kernels/kv_cache.cu, float32: one warp per part of a key head, for its queries.
 
     Half precision, 64 or 128 wide, goes to kernels/kv_cache/tensor_core.cu.
     """

@@ -14,8 +14,7 @@ from .sampling import next_token_probabilities
 
 
 class MultiTokenHead(nn.Module):
-    """A block beside a model, whose embedding it shares, also as the read-out. block: as one of the
-    model's."""
+    """A block beside a model, whose embedding it shares, also as the read-out. block: like the model's."""
 
     def __init__(self, block: nn.Module, d_model: int, eps: float = 1e-6):
         super().__init__()
@@ -33,8 +32,7 @@ class MultiTokenHead(nn.Module):
         return F.linear(self.final_norm(states), model.embedding.weight)
 
     def loss(self, model, tokens: Tensor, depth: int = 1) -> Tensor:
-        """Nats per token over `depth` predictions, each from the states of the one before. The model does
-        not learn."""
+        """Nats per token over `depth` predictions, each from the states before. The model does not learn."""
         with torch.no_grad():
             states = model.states(tokens[:, :-2])
         losses = []

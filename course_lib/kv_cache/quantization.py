@@ -23,8 +23,7 @@ class Quantized(NamedTuple):
 
 
 def quantize(x: Tensor, bits, dim: int) -> Quantized:
-    """All entries along dim share a step. Of (..., n, d), dim=-2 is one step per channel, dim=-1 one per
-    token."""
+    """All entries along dim share a step. Of (..., n, d), dim=-2 is a step per channel, dim=-1 per token."""
     check_bits(bits, x)
     x = x.float()
     if bits == "fp8":

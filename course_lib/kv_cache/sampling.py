@@ -1,5 +1,4 @@
-"""From logits to the next token: temperature, top-k, top-p, and the verification step of speculative
-decoding.
+"""From logits to the next token: temperature, top-k, top-p, and speculative decoding's verification.
 
 Random choices are made by a function draw(probabilities) -> index; `every_outcome` tries all its answers.
 """
@@ -39,14 +38,12 @@ def next_token_probabilities(logits: Tensor, temperature: float = 1.0, top_k: in
 
 
 def acceptance(target: Tensor, draft: Tensor) -> Tensor:
-    """min(1, p / q) per token: the probability to accept a token drawn from draft. 0 where q is 0, never
-    drawn."""
+    """min(1, p / q) per token: the probability to accept a token drawn from draft; 0 where q is 0."""
     return torch.where(draft > 0, (target / draft).clamp(max=1), torch.zeros_like(target))
 
 
 def residual(target: Tensor, draft: Tensor) -> Tensor:
-    """max(p - q, 0), normalized: the distribution that replaces a rejected token. The target itself if p =
-    q."""
+    """max(p - q, 0), normalized: the distribution that replaces a rejected token; the target if p = q."""
     left = (target - draft).clamp(min=0)
     total = left.sum(-1, keepdim=True)
     return torch.where(total > 0, left / total, target)

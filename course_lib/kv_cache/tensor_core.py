@@ -18,8 +18,7 @@ LEAST_KEYS = 512        # per part
 
 
 def fits(q: Tensor, n_kv_heads: int, v_dim: int) -> bool:
-    """Half precision, head_dim 64 or 128, values as wide as keys, at most 8 query heads per key head; on a
-    GPU sm_80 or later."""
+    """Half precision, head_dim 64 or 128, values as wide, at most 8 queries per key head; sm_80 or later."""
     return (runs_tensor_cores(q.device) and q.dtype in HALF and q.shape[-1] in (64, 128)
             and v_dim == q.shape[-1] and q.shape[1] // n_kv_heads <= LARGEST_GROUP)
 
@@ -60,8 +59,7 @@ def paged(q: Tensor, keys: Tensor, values: Tensor, tables: Tensor, lengths: Tens
 
 def choose_splits(blocks: int, n_keys: int, device: torch.device) -> int:
     """Into how many parts to cut the keys: eight blocks per multiprocessor, to shorten the tail, but never
-    fewer than LEAST_KEYS keys per part: writing and rereading partial results would cost more than it
-    saves."""
+    fewer than LEAST_KEYS keys per part: writing and rereading partial results would cost more."""
     return parts_to_fill(8 * multiprocessors(device), blocks, n_keys, LEAST_KEYS)
 
 

@@ -1,7 +1,6 @@
 """The attentions of the earlier chapters as layers of the language model, chosen by name.
 
-Each takes the steps of ModelAttention and changes some: what a token projects to, how the output is made,
-what is cached.
+Each takes ModelAttention's steps and changes some: what a token projects to, the output, the cache.
 
     softmax   chapter 1
     gqa       chapter 3, fewer heads of keys and values
@@ -61,8 +60,7 @@ class Tiles(torch.autograd.Function):
 
 
 class Flash(SelfAttention):
-    """The kernels on a GPU. On a CPU the same tiles in PyTorch: the engine counts and checks kernels, it is
-    slow to train with."""
+    """The kernels on a GPU. On a CPU the same tiles in PyTorch: the engine is too slow to train with."""
 
     def attend(self, q, k, v):
         return flash_attention(q, k, v, causal=True) if q.is_cuda else Tiles.apply(q, k, v)
@@ -139,8 +137,7 @@ class StateCache:
 
 
 class Recurrent(SelfAttention):
-    """Layers whose past is a state: `run(q, k, v, *more, state=...)` returns outputs and the next state, a
-    list of tensors."""
+    """Layers whose past is a state: `run(q, k, v, *more, state=...)` returns outputs and the next state."""
     recurrent = True        # chapter 8's engine refuses such layers: pages hold keys and values
 
     def make_cache(self):
@@ -163,8 +160,7 @@ class Recurrent(SelfAttention):
         return self.run(q, k, v, *more)[0]
 
     def weights(self, x, rope):
-        """The output is linear in the values, so with the unit matrix as values it is the matrix of
-        weights."""
+        """The output is linear in the values: with the unit matrix as values it is the matrix of weights."""
         q, k, v, *more = self.project(x)
         unit = torch.eye(x.shape[1], dtype=x.dtype, device=x.device).expand(*v.shape[:3], -1)
         return self.attend(self.rotate(q, rope), self.rotate(k, rope), unit, *more)
@@ -177,8 +173,7 @@ class Linear(Recurrent):
 
 
 class Delta(Recurrent):
-    """The gated delta rule: keys of length 1, and a strength beta and a decay in (0, 1) per token and
-    head."""
+    """The gated delta rule: keys of length 1, a strength beta and a decay in (0, 1) per token and head."""
 
     def __init__(self, config):
         super().__init__(config)

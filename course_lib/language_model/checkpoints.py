@@ -67,8 +67,7 @@ def save_run(path, model, optimizer, generator, recipe, step, history, since):
 
 
 def load_run(path, model, optimizer, generator, recipe):
-    """(steps done, history, losses since) of a file written by save_run; sets model, optimizer and
-    generator."""
+    """(steps done, history, losses since) of save_run's file; sets model, optimizer and generator."""
     tensors, about = load_checkpoint(path)
     check_same_run(path, recipe, about.get("recipe") or {})
     fit_state(model, {name[6:]: x for name, x in tensors.items() if name.startswith("model.")}, path)

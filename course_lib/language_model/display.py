@@ -88,8 +88,7 @@ class Display:
 
 
 def show_rates(ways):
-    """Print tokens per second of each {"name": function that returns a number of tokens}, if a person
-    watches."""
+    """Print tokens per second of each {"name": function that returns a number of tokens}, if watched."""
     if watched_in() is None:
         return
     for name, work in ways.items():

@@ -5,11 +5,9 @@ import time
 
 
 class Interrupt:
-    """A context in which Ctrl-C only sets `asked`, so that the step is finished. A second one, after a
-    second, stops at once.
+    """A context in which Ctrl-C only sets `asked`: the step is finished. A second one stops at once.
 
-    (An earlier one is the same Ctrl-C: the terminal sends it to every process, and torchrun forwards it
-    again.)
+    (An earlier one is the same Ctrl-C: the terminal sends it to all processes, torchrun once more.)
     """
 
     def __enter__(self):

@@ -18,15 +18,13 @@ RMSNorm = partial(nn.RMSNorm, eps=1e-6)
 
 
 def softmax_attention(q, k, v, scale=None):
-    """Causal attention with torch's fastest kernel. Equals ours from chapters 1 and 3 up to rounding
-    (tested)."""
+    """Causal attention by torch's fastest kernel. Equals ours of chapters 1 and 3 up to rounding (tested)."""
     grouped = k.shape[1] != q.shape[1]
     return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
 
 
 def apply_rope(x, cos, sin, positions=None):
-    """Chapter 2's function. A whole text in float32 is rotated by one product of complex numbers, which is
-    faster."""
+    """Chapter 2's function. A whole text in float32 is rotated by one complex product, which is faster."""
     if positions is not None or x.dtype not in (torch.float32, torch.float64):
         return rotary.apply_rope(x, cos, sin, positions)
     turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.complex(cos, sin)
@@ -105,8 +103,7 @@ class SelfAttention(ModelAttention, GroupedQueryAttention):
         self.key_width = self.value_width = self.head_dim
 
     def project(self, x):
-        """x (b, n, d_model) -> q (b, n_heads, n, key_width), k and v (b, n_kv_heads, n, width), not rotated
-        yet."""
+        """x (b, n, d_model) -> q (b, n_heads, n, key_width), k, v (b, n_kv_heads, n, width), unrotated."""
         return (rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads),
                 rearrange(self.k_proj(x), "b n (h d) -> b h n d", h=self.n_kv_heads),
                 rearrange(self.v_proj(x), "b n (h d) -> b h n d", h=self.n_kv_heads))

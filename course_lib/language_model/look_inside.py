@@ -7,11 +7,9 @@ from course_lib.checks import check_count
 
 @torch.no_grad()
 def induction_scores(model, n=24, batch=16, seed=0) -> torch.Tensor:
-    """(n_layers, n_heads): the attention from a repeated token to the token that followed its first
-    occurrence.
+    """(n_layers, n_heads): the attention from a repeated token to what followed it the first time.
 
-    The text is n random tokens, twice, so that token is n - 1 positions back. Uniform attention scores about
-    1 / (1.5 n).
+    The text is n random tokens, twice: that token is n - 1 positions back; uniform weights are 1 / (1.5 n).
     """
     check_count("n", n, 2)
     tokens = repeated_tokens(batch, generator("test", seed), model.config.vocab_size, n)
@@ -22,8 +20,7 @@ def induction_scores(model, n=24, batch=16, seed=0) -> torch.Tensor:
 
 @torch.no_grad()
 def copying_gain(model, n=24, batch=16, seed=0) -> float:
-    """How many nats per token the model loses less in the second half than in the first of n random tokens,
-    twice."""
+    """How many nats per token the model loses less in the second half of n random tokens, repeated."""
     check_count("n", n, 2)
     tokens = repeated_tokens(batch, generator("test", seed), model.config.vocab_size, n)
     logits = model(tokens[:, :-1]).log_softmax(-1)
@@ -51,8 +48,7 @@ def weight_by_distance(model, tokens, edges=(0, 1, 2, 4, 8, 16, 32, 64, 128)) ->
 
 @torch.no_grad()
 def effect_of_distance(model, tokens, distances=(1, 4, 16, 32, 48), seed=0) -> dict:
-    """{distance: change}: how much the last logits change when one token at that distance is replaced (root
-    mean square).
+    """{distance: change}: the root mean square change of the last logits when one token there is replaced.
 
     This shows whether a model sees that far, with any attention and through any number of layers.
     """

@@ -9,8 +9,7 @@ from .tokenizers import tokenizer_of
 
 
 def save(path, model, tokenizer, dtype=None, **facts):
-    """Write one file with the weights (as dtype, if given), the configuration, the vocabulary, and facts
-    about it."""
+    """Write one file with the weights (as dtype, if given), configuration, vocabulary, and facts."""
     state = {name: x.to(dtype or x.dtype) for name, x in model.state_dict().items()}
     save_checkpoint(path, state, {"config": vars(model.config), "vocabulary": tokenizer.vocabulary, **facts})
 

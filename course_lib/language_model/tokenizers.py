@@ -45,8 +45,7 @@ class BytePairTokenizer:
     """The 256 bytes, and pairs of tokens that were merged because they often follow each other.
 
     vocabulary is the list of pairs in the order in which they were merged: pair i is token 256 + i. A pair
-    never crosses the border of a word; a word includes the space before it. decode(encode(text)) is text, for
-    any text.
+    never crosses the border of a word, which includes the space before it. decode(encode(text)) is text.
     """
     WORDS = re.compile(r" ?\w+| ?[^\w\s]+|\s+(?=\S)|\s+")
 
@@ -61,8 +60,7 @@ class BytePairTokenizer:
 
     @classmethod
     def train(cls, text: str, n_merges: int) -> "BytePairTokenizer":
-        """Merge the most frequent pair, n_merges times; of equally frequent ones, the pair that sorts
-        first."""
+        """Merge the most frequent pair, n_merges times; of equally frequent ones, the first in order."""
         check_count("n_merges", n_merges, 0)
         counted = Counter(cls.WORDS.findall(check_text(text)))
         words, counts = [list(word.encode()) for word in counted], list(counted.values())
@@ -100,8 +98,7 @@ class BytePairTokenizer:
         return torch.tensor(tokens, dtype=torch.int64)
 
     def _encode_word(self, word):
-        """Merge pairs in the order of training, the earliest first, so that words are split as they were
-        then."""
+        """Merge pairs in the order of training, the earliest first: words are split as they were then."""
         while len(word) > 1:
             first = min(zip(word, word[1:]), key=lambda pair: self._rank.get(pair, len(self._rank)))
             if first not in self._rank:
@@ -133,8 +130,7 @@ def tokenizer_of(vocabulary):
 
 
 def tokens_on_disk(text: str, tokenizer, folder=None) -> torch.Tensor:
-    """(number of tokens,) of int16, mapped from a file of the course's cache: encoded once, read when
-    needed."""
+    """(number of tokens,) of int16, mapped from a file of the cache: encoded once, read when needed."""
     check_int16(tokenizer)
     folder = Path(cuda.build.cache().parent / "tokens" if folder is None else folder)
     key = hashlib.sha256(f"{tokenizer.vocabulary!r}\0{text}".encode()).hexdigest()[:20]

@@ -23,8 +23,7 @@ COUNTS = {"steps": 4000, "batch": 8, "block": 256, "layers": 4, "heads": 4, "wid
 def train_command(argv):
     """python -m course_lib train: a language model on Shakespeare's plays or your own text.
 
-    If it was stopped, the same call continues. On several processes: torchrun --nproc-per-node 2 -m
-    course_lib train ...
+    Stopped, the same call continues. Several processes: torchrun --nproc-per-node 2 -m course_lib train ...
     """
     args = _parser().parse_args(argv)
     several = "WORLD_SIZE" in os.environ            # started by torchrun

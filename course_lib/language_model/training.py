@@ -42,14 +42,12 @@ class TrainConfig:
 
 def train(model, data, config: TrainConfig | None = None, *, validation=None, report=None, checkpoint=None,
           **settings):
-    """Train model in place on data: a row of tokens (n,), or a function (batch, generator) -> (tokens,
-    targets).
+    """Train model in place on data: tokens (n,), or a function (batch, generator) -> (tokens, targets).
 
     settings are fields of TrainConfig: train(model, data, steps=100). Returns [(step, training loss,
     validation loss or None)], one entry per check_every steps. model needs loss(tokens, targets), the mean
     over the targets that are not NO_TARGET. report, if given, is called with the three numbers of each new
-    entry. checkpoint is a file, written at each entry and at Ctrl-C; if it exists, training continues from
-    it.
+    entry. checkpoint is a file, written at each entry and at Ctrl-C, from which training continues.
 
     Within torch.distributed every process draws the same batch and computes its own part of it.
     """
@@ -128,8 +126,7 @@ class _Run:
         return both[0].item(), both[1].item() > 0
 
     def record(self, step, loss):
-        """Remember the loss; every check_every steps, and at the end, add an entry to the history: True
-        then."""
+        """Remember the loss; every check_every steps, and at the end, add it to the history: True then."""
         self.since.append(loss)
         if (step + 1) % self.config.check_every and step + 1 != self.config.steps:
             return False

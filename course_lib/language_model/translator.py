@@ -1,8 +1,7 @@
 """An encoder reads a date in any spelling, a decoder writes it as ISO. Cross-attention is chapter 1's.
 
 source (batch, m) and target (batch, n) are characters as numbers, 0 is padding; x is (batch, n, d_model).
-`python -m course_lib dates` trains data/dates.safetensors and measures it on days that are not in the
-training set.
+`python -m course_lib dates` trains data/dates.safetensors and measures it on other days.
 """
 import argparse
 
@@ -71,8 +70,7 @@ class EncoderDecoder(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.02)
 
     def encode(self, source):
-        """source (b, m) -> the context of the decoder (b, m, d_model), and a mask (b, 1, 1, m), True where it
-        is text."""
+        """source (b, m) -> the decoder's context (b, m, d_model), and a mask (b, 1, 1, m), True for text."""
         rope, mask = self._rope("source", source), (source != 0)[:, None, None]
         x = self.embedding(source)
         for block in self.encoder:
@@ -108,8 +106,7 @@ class EncoderDecoder(nn.Module):
 
     @torch.no_grad()
     def looks_at(self, text: str, written: str) -> torch.Tensor:
-        """(n_layers, n_heads, n, m): the weights with which the decoder reads the source to write each
-        character."""
+        """(n_layers, n_heads, n, m): the weights with which each character written reads the source."""
         context, mask = self.encode(encode([text]))
         target = torch.cat([torch.tensor([[BEGIN]]), encode([written])], 1)[:, :-1]
         kept = []
@@ -134,8 +131,7 @@ def encode(texts: list) -> torch.Tensor:
 
 
 def batch_of(pairs):
-    """[(spelling, iso)] -> tokens: spellings, then BEGIN and the ISO dates; targets: the ISO dates and
-    END."""
+    """[(spelling, iso)] -> tokens: spellings, then BEGIN and ISO dates; targets: the ISO dates and END."""
     source, target = encode([spelling for spelling, _ in pairs]), encode([iso for _, iso in pairs])
     edge = torch.ones(len(pairs), 1, dtype=torch.long)
     return torch.cat([source, BEGIN * edge, target], 1), torch.cat([target, END * edge], 1)
@@ -167,8 +163,7 @@ def facts() -> dict:
 
 
 def dates_command(argv):
-    """python -m course_lib dates: train the encoder-decoder on dates, measure it on days not in the training
-    set."""
+    """python -m course_lib dates: train the encoder-decoder on dates, measure it on other days."""
     parser = argparse.ArgumentParser(prog="python -m course_lib dates", description=dates_command.__doc__)
     parser.add_argument("--out", default=FILE)
     parser.add_argument("--steps", type=int, default=1000)

@@ -1,5 +1,4 @@
-"""Chapter 4: linear attention and the delta rule by kernels/linear_attention.cu. No gradient, but of the
-delta rule in chunks."""
+"""Chapter 4 by kernels/linear_attention.cu. No gradient, but of the delta rule in chunks."""
 import math
 
 import torch

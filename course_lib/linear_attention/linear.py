@@ -1,8 +1,7 @@
 """Chapter 4: attention whose cost grows with n, not with n^2.
 
 softmax weighs a key by exp(q . k). With phi(q) . phi(k) instead, a product of m features, the sums over
-keys do not depend on the query: S = sum of phi(k) v^T, a matrix (m, v_dim), and z = sum of phi(k), for the
-normaliser.
+keys do not depend on the query: S = sum of phi(k) v^T, (m, v_dim), and z = sum of phi(k), which divides.
 
 Shapes: q, k (batch, heads, n, head_dim), v (batch, heads, n, v_dim); a state is the pair (S, z).
 """

@@ -1,5 +1,4 @@
-"""Chapter 4: causal linear attention in bfloat16 by kernels/linear_attention/tensor_core.cu, for the tensor
-cores."""
+"""Chapter 4: causal linear attention in bfloat16 on tensor cores, by linear_attention/tensor_core.cu."""
 import math
 
 import torch

@@ -1,5 +1,4 @@
-"""Static and continuous batching, compared in steps of the server and in slots of the cache that attention
-reads.
+"""Static and continuous batching, compared in steps of the server and in slots that attention reads.
 
 Exact: the continuous schedule is the course's own Scheduler, which does not depend on what the tokens are. A
 step computes at most token_budget tokens. A request that arrives in step i can start in step i.
@@ -37,8 +36,7 @@ class Served(NamedTuple):
 
 
 def static_batches(requests, batch, token_budget):
-    """Up to `batch` requests start together, padded to the longest prompt; the next batch when all are
-    done."""
+    """Up to `batch` requests start together, padded to the longest prompt; the next when all are done."""
     rows, now, steps, slots_read = [], 0, 0, 0
     waiting = deque(enumerate(requests))
     while waiting:
@@ -61,8 +59,7 @@ def static_batches(requests, batch, token_budget):
 
 
 def continuous_batches(requests, max_running, token_budget, n_blocks, block_size=16):
-    """A request joins at the next step and frees its place when it is done. Blocks are allocated when
-    needed."""
+    """A request joins at the next step, frees its place when done, and gets blocks when it needs them."""
     check_largest("n_blocks", largest_in_blocks(requests, block_size), n_blocks, f"blocks of {block_size}")
     cache = PagedKVCache(n_blocks, block_size, 1, 1, 1)
     scheduler = Scheduler(cache, token_budget, max_running, share_prefixes=False)

@@ -19,8 +19,7 @@ class OutOfBlocks(RuntimeError):
 
 @dataclass(eq=False)
 class Prefix:
-    """A whole block of known tokens after a known prefix. Its key is the hash under which the block is
-    found."""
+    """A whole block of known tokens after a known prefix. Its key is the hash by which it is found."""
     parent: "Prefix | None"
     tokens: tuple
     key: int
@@ -164,8 +163,7 @@ class BlockAllocator:
 
     @staticmethod
     def _is(prefix, parent, tokens):
-        """Different tokens can have equal hashes, so compare the tokens. The parent prefix was compared
-        before."""
+        """Different tokens can have equal hashes: compare the tokens. The prefix was compared before."""
         return prefix.parent is parent and prefix.tokens == tokens
 
     def _publish(self, block, parent, tokens):

@@ -6,8 +6,7 @@ from .blocks import BlockAllocator
 
 
 class PagedKVCache:
-    """keys and values (n_layers, n_blocks, n_kv_heads, block_size, head_dim), and the allocator of their
-    blocks.
+    """keys and values (n_layers, n_blocks, n_kv_heads, block_size, head_dim), and their allocator.
 
     If v_dim is given, values are v_dim wide.
     """

@@ -19,8 +19,7 @@ def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kerne
     "naive": one thread per key. "warp": one warp per group of tokens, four numbers per lane, every query head
     on its own. "grouped": the same, but the query heads of one key head share each load. The last two can
     split the pages. float32, head_dim a multiple of 4 from 4 to 128. Half precision, 64 or 128 wide in pages
-    of a multiple of 16, goes to kernels/kv_cache/tensor_core.cu, which chooses its own splits if n_splits is
-    1.
+    of a multiple of 16, goes to kernels/kv_cache/tensor_core.cu, which chooses its splits if n_splits is 1.
     """
     check_paged(q, cache, tables, lengths, layer)
     check_choice("kernel", kernel, ("naive", "warp", "grouped"))
@@ -60,8 +59,7 @@ def _decode_by_warps(given, sizes, scale, grouped, n_splits):
 
 
 def paged_prefill_kernel(q, cache, tables, lengths, counts, layer=0, scale=None):
-    """paged_prefill by a kernel: q (tokens, heads, head_dim), of which counts[i] rows are the last of
-    sequence i.
+    """paged_prefill by a kernel: q (tokens, heads, head_dim), counts[i] rows the last of sequence i.
 
     One head of one token is a row. 32 rows of one key head (16 if head_dim is above 64) share each tile of
     keys. float32, head_dim a multiple of 4 from 4 to 128.
@@ -117,8 +115,7 @@ def shared_pages(tables, most: int) -> int:
 
 
 def copy_blocks_kernel(cache, pairs):
-    """Copy source to target for each (source, target) of pairs in all layers, in one launch for keys and
-    values.
+    """Copy source to target for each (source, target) of pairs, all layers, keys and values in one launch.
 
     No target may be a source or a target of another pair, because the copies run in any order.
     """

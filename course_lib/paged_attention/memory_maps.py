@@ -1,9 +1,7 @@
-"""How the memory of a cache is used while requests are served: with one contiguous piece per request, or in
-blocks.
+"""How a cache's memory is used while requests are served: one contiguous piece for each, or blocks.
 
 Only places are simulated, no keys. All requests wait at the start and are served in order; a step adds a
-token to each running request. A map describes the memory after a step: a list of (length, kind) from the
-first slot to the last.
+token to each running request. A map describes the memory after a step: (length, kind), in order.
 """
 import math
 from collections import deque
@@ -23,8 +21,7 @@ RESERVE = {     # slots that a request reserves; only the first does not need th
 
 
 def contiguous_maps(requests, n_slots, reserve, context=2048):
-    """One map per step, while any request waits. reserve: a key of RESERVE. The first hole that is long
-    enough is used."""
+    """One map per step, while a request waits. reserve: a key of RESERVE. First fit."""
     largest = max(RESERVE[reserve](request, context) for request in requests)
     check_largest("n_slots", largest, n_slots, "slots by this rule")
     waiting, maps = deque(requests), []
@@ -46,8 +43,7 @@ def contiguous_maps(requests, n_slots, reserve, context=2048):
 
 
 def paged_maps(requests, n_blocks, block_size):
-    """The same with blocks, allocated when needed. If none is left, the youngest request loses its blocks and
-    waits."""
+    """The same with blocks, allocated when needed. If none is left, the youngest request loses its own."""
     check_largest("n_blocks", largest_in_blocks(requests, block_size), n_blocks, f"blocks of {block_size}")
     allocator = BlockAllocator(n_blocks, block_size)
     waiting, running, maps = deque((i, r.prompt, _total(r)) for i, r in enumerate(requests)), [], []

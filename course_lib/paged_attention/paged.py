@@ -14,8 +14,7 @@ def paged_attention(q, cache: PagedKVCache, tables, lengths, layer: int = 0, sca
 
     q (b, heads, n, head_dim); tables (b, pages) and lengths (b) from cache.tables. With a window a query sees
     that many keys, its own included. values(k, v), if given, returns the values to average; by default the
-    cached v. This is the reference: it gathers each sequence's blocks into one tensor, a copy that the
-    kernels avoid.
+    cached v. This is the reference: it gathers blocks into one tensor, which the kernels avoid.
     """
     check_paged(q, cache, tables, lengths, layer, window)
     b, heads, n, d = q.shape

@@ -46,8 +46,7 @@ def table_lookup(tables, lengths, n_pages, size=4):
 
 
 def shared_pages(texts, tables, counts):
-    """Pages of texts with the same beginning: texts {name: [text of each page]}, tables {name: [page,
-    ...]}."""
+    """Pages of texts with the same beginning: texts {name: [text of each page]}, tables {name: [page]}."""
     fig, ax = figures.new(8.6, 0.85 * len(texts) + 1.1)
     place, told = {}, []
     for y, (name, pieces) in enumerate(texts.items()):

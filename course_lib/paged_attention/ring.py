@@ -46,8 +46,7 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Ten
 
 
 def pass_on(k: Tensor, v: Tensor, n_next: int):
-    """Start sending k and v to the next process and receiving n_next tokens; returns a function that waits
-    for them."""
+    """Start sending k and v to the next process and receiving n_next tokens; returns who waits for them."""
     rank, n_ranks, tensors = dist.get_rank(), dist.get_world_size(), [k.contiguous(), v.contiguous()]
     arriving = [x.new_empty(*x.shape[:2], n_next, x.shape[3]) for x in tensors]
     work = [dist.isend(x, (rank + 1) % n_ranks, tag=tag) for tag, x in enumerate(tensors)]
@@ -62,8 +61,7 @@ def pass_on(k: Tensor, v: Tensor, n_next: int):
 
 
 def in_processes(q: Tensor, k: Tensor, v: Tensor, lengths, causal: bool = False) -> Tensor:
-    """ring_attention in len(lengths) new processes on this machine, lengths[i] tokens in the i-th; joined
-    slices."""
+    """ring_attention in len(lengths) new processes, lengths[i] tokens in the i-th; joined slices."""
     check_slices(lengths, q, k)
     out = q.new_zeros(*q.shape[:3], v.shape[3]).share_memory_()
     with tempfile.TemporaryDirectory() as folder:

@@ -52,11 +52,9 @@ class Request:
 
 
 class Scheduler:
-    """Decides which sequence computes how many tokens in the next step; allocates and frees the blocks of the
-    cache.
+    """Decides which sequence computes how many tokens in the next step; allocates and frees its blocks.
 
-    waiting: not begun. running: holds blocks. preempted: lost its blocks and restarts before the waiting
-    ones.
+    waiting: not begun. running: holds blocks. preempted: lost its blocks, restarts before those waiting.
     """
 
     def __init__(self, cache: PagedKVCache, token_budget=64, max_running=16, preemption="recompute",
@@ -93,8 +91,7 @@ class Scheduler:
         return batch, preempted
 
     def fork(self, parent, child):
-        """child continues from parent's state: now, sharing its blocks, or later if max_running is
-        reached."""
+        """child continues from parent's state: now, sharing its blocks, or later if max_running is reached."""
         if len(self.running) < self.max_running:
             self.cache.allocator.fork(parent.name, child.name)
             child.computed = parent.computed
@@ -109,8 +106,7 @@ class Scheduler:
             self.cache.allocator.register(sequence.name, sequence.tokens[:sequence.computed])
 
     def preempt(self, sequence):
-        """Free the blocks of a running sequence. "swap" saves their content, "recompute" computes it again
-        later."""
+        """Free the blocks of a running sequence. "swap" saves their content, "recompute" does not."""
         check_running(sequence, self.running)
         if self.preemption == "swap":
             blocks = self.cache.allocator.tables[sequence.name].blocks

@@ -136,8 +136,7 @@ class Engine:
         return F.linear(model.final_norm(x[0, last]), model.embedding.weight)
 
     def _sample(self, sequence, logits, done):
-        """Draw the next token. After the prompt, fork the other samples, which share its blocks, and draw for
-        each."""
+        """Draw the next token. After the prompt, fork the others, which share its blocks, and draw for each."""
         request, forks = sequence.request, []
         if len(request.samples) == 1 and len(request.generators) > 1:
             forks = [Sequence(request, i, list(sequence.tokens)) for i in range(1, len(request.generators))]
@@ -155,8 +154,7 @@ class Engine:
 
     def _stream(self, done):
         """Call the callbacks, last, because they may add and cancel requests. Tokens of a request that one of
-        them cancels are not delivered. An error is raised after all were called; if there are several, the
-        first."""
+        them cancels are not delivered. An error (the first) is raised after all were called."""
         error = None
         for request_id, sample, token in done.tokens:
             request = self.requests[request_id]

@@ -1,5 +1,4 @@
-"""The figures of chapter 2. Each function draws one and shows it; its text alternative is made from what it
-draws."""
+"""The figures of chapter 2. Each function draws and shows one, its text alternative made from the data."""
 import math
 
 import torch

@@ -1,7 +1,6 @@
 """RoPE for texts longer than those of the training: rules that change the frequencies.
 
-Each takes the frequencies (head_dim / 2 of them, in radians per position, largest first) and returns new
-ones.
+Each takes the frequencies (head_dim / 2 of them, radians per position, largest first), returns new ones.
 """
 import math
 
@@ -26,16 +25,14 @@ def ntk_aware(frequencies: Tensor, factor: float) -> Tensor:
 
 
 def ntk_base(base: float, factor: float, head_dim: int) -> float:
-    """The base whose frequencies are those of `ntk_aware`: base^(-2i / d) slows pair i by
-    factor^(2i / (d - 2))."""
+    """The base whose frequencies are those of `ntk_aware`: base^(-2i/d) slows pair i by factor^(2i/(d-2))."""
     return base * factor ** (head_dim / (head_dim - 2))
 
 
 def yarn(frequencies: Tensor, factor: float, original_length: int, base: float = 10000.0, fast: float = 32.0,
          slow: float = 1.0) -> Tensor:
     """YaRN (arXiv:2309.00071), as in the released code. Pairs that turned more than `fast` times in
-    training stay, those that turned less than `slow` times are interpolated, with a ramp over the indices
-    of the pairs between."""
+    training stay, those that turned less than `slow` times are interpolated, and a ramp is between."""
     pairs = len(frequencies)
 
     def pair_that_turns(times):
@@ -56,8 +53,7 @@ def yarn_magnitude(factor: float) -> float:
 def llama3(frequencies: Tensor, factor: float, original_length: int, low: float = 1.0,
            high: float = 4.0) -> Tensor:
     """Llama 3.1's rule (arXiv:2407.21783): pairs that turned more than `high` times in training stay, those
-    below `low` times are interpolated. As in YaRN's paper the ramp is over the turns; YaRN's released code
-    has it over the pairs."""
+    below `low` times are interpolated. YaRN's paper has the ramp over turns too, its code over pairs."""
     turns = original_length * frequencies / (2 * math.pi)
     kept = ((turns - low) / (high - low)).clamp(0, 1)
     return frequencies * kept + frequencies / factor * (1 - kept)
@@ -68,8 +64,7 @@ RULES = {"linear": ("factor",), "ntk": ("factor",), "yarn": ("factor", "original
 
 
 def rescale(frequencies: Tensor, scaling: dict, base: float) -> tuple[Tensor, float]:
-    """Apply a rule such as {"kind": "yarn", "factor": 4, "original_length": 2048}: (frequencies,
-    magnitude)."""
+    """Apply a rule: {"kind": "yarn", "factor": 4, "original_length": 2048}: (frequencies, magnitude)."""
     options = check_scaling(scaling, RULES, base)
     kind = options.pop("kind")
     if kind == "linear":

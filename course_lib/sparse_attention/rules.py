@@ -66,22 +66,19 @@ def bigbird_rule(n: int, block: int, window: int, n_global: int, n_random: int, 
 
 
 def strided_rule(stride: int):
-    """Causal: the last `stride` keys and every `stride`-th before them (Sparse Transformer,
-    arXiv:1904.10509)."""
+    """Causal: the last `stride` keys, every `stride`-th before (Sparse Transformer, arXiv:1904.10509)."""
     check_count("stride", stride)
     return lambda b, h, i, j: (i >= j) & ((i - j < stride) | ((i - j) % stride == 0))
 
 
 def fixed_rule(stride: int, summary: int = 1):
-    """Causal: keys in segments of `stride`. The query's own segment, and the last `summary` keys of earlier
-    ones."""
+    """Causal: keys in segments of `stride`. The query's segment, and the last `summary` of earlier ones."""
     check_sizes(stride=stride, summary=summary)
     return lambda b, h, i, j: (i >= j) & ((i // stride == j // stride) | (j % stride >= stride - summary))
 
 
 def document_rule(document: Tensor, inner=causal_rule):
-    """Packed sequences: token i belongs to document[i] and sees the tokens of this document that `inner`
-    allows."""
+    """Packed sequences: token i belongs to document[i] and sees what `inner` allows of this document."""
     return lambda b, h, i, j: (document[i] == document[j]) & inner(b, h, i, j)
 
 

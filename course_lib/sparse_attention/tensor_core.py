@@ -1,5 +1,4 @@
-"""Chapter 5: sparse attention in half precision by kernels/sparse_attention/tensor_core.cu, for the tensor
-cores."""
+"""Chapter 5: sparse attention in half precision on tensor cores, by sparse_attention/tensor_core.cu."""
 import math
 
 import torch
@@ -21,8 +20,7 @@ def fits(q: Tensor, v: Tensor) -> bool:
 
 def window(q: Tensor, k: Tensor, v: Tensor, window: int, n_sink: int = 0,
            scale: float | None = None) -> Tensor:
-    """q (b, n_heads, n, d), k and v (b, n_kv_heads, n, d): causal, the last `window` keys and the first
-    n_sink."""
+    """q (b, n_heads, n, d), k, v (b, n_kv_heads, n, d): causal, the last `window` keys, the first n_sink."""
     n = q.shape[2]
     return _launch("window_tensor_core", q, k, v, (), (n,), (min(window, n), n_sink), scale)
 

@@ -1,8 +1,6 @@
-"""`python -m course_lib attention-table`: every attention in the same small model, at equal parameters and
-equal tokens.
+"""`python -m course_lib attention-table`: every attention in one model, equal parameters and tokens.
 
-Writes data/attention_table.json after each run of training. The next call continues from it and repeats no
-run.
+Writes data/attention_table.json after each run of training. The next call continues from it.
 """
 import argparse
 import json
@@ -42,8 +40,7 @@ def cache_bytes(config, tokens: int) -> int:
 
 
 def tokens_per_second(models: dict, data, rounds=5, steps=6) -> dict:
-    """Training tokens per second of CPU time, one thread: the best of several rounds, in which the models
-    take turns."""
+    """Training tokens per second of CPU time, one thread: the best of several rounds, models in turns."""
     best = dict.fromkeys(models, 0.0)
     optimizers = {name: make_optimizer(model, PEAK, 0.1) for name, model in models.items()}
     for _ in range(rounds):
@@ -59,8 +56,7 @@ def tokens_per_second(models: dict, data, rounds=5, steps=6) -> dict:
 
 
 def table_command(argv):
-    """python -m course_lib attention-table: train every attention at equal parameters and tokens, several
-    seeds."""
+    """python -m course_lib attention-table: every attention at equal parameters and tokens, several seeds."""
     parser = argparse.ArgumentParser(prog="python -m course_lib attention-table",
                                      description=table_command.__doc__)
     parser.add_argument("--out", type=Path, default=datasets.DATA / "attention_table.json")

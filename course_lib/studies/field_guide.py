@@ -140,8 +140,7 @@ def compare(model_type: str, model=None) -> list[Case]:
 
 @torch.no_grad()
 def first_difference(model_type: str, model=None) -> str | None:
-    """The first tensor inside a layer, in the order of the published computation, that is not equal to ours.
-    """
+    """The first tensor inside a layer, in the order of the published computation, that differs from ours."""
     model = published_model(model_type) if model is None else model
     layers, names = our_layers(model, model_type), published_layers(model)
     theirs = {place: watch(module) for place, (_, module) in names.items()}
@@ -161,8 +160,7 @@ def first_difference(model_type: str, model=None) -> str | None:
 
 
 def watch(module) -> dict:
-    """The outputs of a module's parts, in the order in which they are computed; its own is the last, under
-    ''."""
+    """The outputs of a module's parts, in the order of their computation; its own is the last, under ''."""
     seen = {}
     for name, part in module.named_modules():
         if name == "" or not list(part.children()):
@@ -172,8 +170,7 @@ def watch(module) -> dict:
 
 
 def record(path=FILE) -> None:
-    """Write what the quick tests compare with: outputs of padded texts, every fourth number; and of three
-    axes."""
+    """Write what the quick tests compare with: outputs of padded texts, and of three axes, thinned out."""
     import transformers
     tensors, families = {}, {}
     for model_type in CONFIGS:
@@ -198,8 +195,7 @@ def record(path=FILE) -> None:
 
 
 def table(model_types) -> list[dict]:
-    """One row per family: what is published, how many cases, the largest difference with and without a cache.
-    """
+    """One row per family: what is published, how many cases, the largest difference, with a cache or not."""
     rows = []
     for model_type in model_types:
         cases = compare(model_type)

@@ -1,5 +1,4 @@
-"""`python -m course_lib gqa-study`: fewer key and value heads in the small language model, before and after
-training on.
+"""`python -m course_lib gqa-study`: fewer key and value heads in the small model, and training on.
 
 Writes data/gqa_study.json. The heads of data/tiny_lm.safetensors are merged in groups, by their mean or by
 keeping the first of each group; then every model trains on for the same number of steps on the same batches.

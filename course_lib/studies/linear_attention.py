@@ -1,5 +1,4 @@
-"""`python -m course_lib linear-study`: linear attention in the small language model, as it is and after
-training on.
+"""`python -m course_lib linear-study`: linear attention in the small model, and after training on.
 
 Writes data/linear_study.json. The weights of data/tiny_lm.safetensors learned softmax attention; another
 attention is put in its place, without a parameter more, and every model trains on for the same number of
@@ -29,8 +28,7 @@ def delta_attention(q, k, v):
 class RotatedFeatures:
     """elu + 1 with the rotation after the feature map, so that a product depends on the distance alone.
 
-    The denominator is not rotated: turned features may be negative, and it must stay above 0
-    (Su et al., 2021).
+    The denominator is not rotated: turned features may be negative, it must stay above 0 (Su et al., 2021).
     """
 
     def rotate(self, x, rope, positions=None):
@@ -61,7 +59,6 @@ def with_attention(attend):
 
 
 def study_command(argv):
-    """python -m course_lib linear-study: linear attention and the delta rule in the small model, before and
-    after tuning."""
+    """python -m course_lib linear-study: linear attention and the delta rule, before and after tuning."""
     makers = {name: lambda seed, attend=attend: with_attention(attend) for name, attend in MECHANISMS.items()}
     return tuning_study(argv, "linear-study", study_command.__doc__, makers)

@@ -1,5 +1,4 @@
-"""`python -m course_lib multi-token-study`: a head that predicts the token after the next, as the draft of
-speculative decoding.
+"""`python -m course_lib multi-token-study`: a head that predicts one token further, as a draft.
 
 Writes data/multi_token_study.json and the head of seed 0, data/multi_token_head.safetensors. The model of
 data/tiny_lm.safetensors does not change. Beside the head, trained for one prediction and for three in a row:

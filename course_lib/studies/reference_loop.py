@@ -1,5 +1,4 @@
-"""`python -m course_lib result`: the course's loop beside a plain one, on the same text and the same number
-of tokens.
+"""`python -m course_lib result`: the course's loop beside a plain one, on the same text and tokens.
 
 The plain one is written the way a first language model is written: learned positions, LayerNorm, a GELU
 feed-forward four times as wide, biases, torch's own AdamW, one loop. Its recipe: 4 layers, 4 heads, width
@@ -91,8 +90,7 @@ def our_model(vocab_size):
 
 
 def speeds(data, vocab_size, rounds=5, steps=20):
-    """Training tokens per second of CPU time, one thread, of each whole loop: the best of several rounds, in
-    turns."""
+    """Training tokens per second of CPU time, one thread, of each loop: the best of several rounds."""
     best = {"ours": 0.0, "plain": 0.0}
     for _ in range(rounds):
         for name in best:

@@ -2,8 +2,7 @@
 
 Writes data/rope_study.json: the loss by position on held-out plays, 64 positions at a time, up to four times
 the trained length, with the controls that decide what it means (a rule, and the unchanged model, where each
-position sees the last 256 only); and, from studies/rope_needle.py, under which rule a head finds a token that
-far back.
+position sees the last 256 only); and, from studies/rope_needle.py, which rule lets a head find a token.
 """
 import argparse
 import json
@@ -60,8 +59,7 @@ def unsharpened(trained, n, head_dim):
 
 
 def variants(make, trained=TRAINED):
-    """(name, model) pairs: each model made anew by make() and stretched to FACTOR times the trained length in
-    its way."""
+    """(name, model) pairs: each made anew by make() and stretched to FACTOR times the trained length."""
     n, head_dim = FACTOR * trained, make().config.head_dim
     yield "a longer table", stretch(make(), n)
     yield "last row repeated", stretch(make(), n, table=repeated_last_row(trained, n, head_dim))
@@ -111,8 +109,7 @@ def study_rules(windows):
 
 
 def study_tuning(windows, data, steps, seeds):
-    """Loss by position after tuning at the long length, with positions interpolated and, as control,
-    unchanged."""
+    """Loss by position after tuning at the long length: positions interpolated and, as control, not."""
     rows = {}
     for name, scaling in {"a longer table": None, "linear": rules(TRAINED)["linear"]}.items():
         for seed in range(seeds):
@@ -128,8 +125,7 @@ PARTS = ("rules", "tuning", "needle")
 
 
 def study_command(argv):
-    """python -m course_lib rope-study: loss by position, and needles found, under each rule for longer
-    texts."""
+    """python -m course_lib rope-study: loss by position, and needles found, under each rule."""
     parser = argparse.ArgumentParser(prog="python -m course_lib rope-study",
                                      description=study_command.__doc__)
     parser.add_argument("--out", type=Path, default=datasets.DATA / "rope_study.json")

@@ -37,8 +37,7 @@ class FindingHead(nn.Module):
 
 
 def needle(batch, n, generator, distance=None):
-    """x (batch, n, WIDTH), and the place of the token that the last one is a copy of: any, unless distance is
-    given."""
+    """x (batch, n, WIDTH), and the place of the token that the last one copies: any, or at distance."""
     x = torch.randn(batch, n, WIDTH, generator=generator)
     place = (torch.randint(n - 1, (batch,), generator=generator) if distance is None
              else torch.full((batch,), n - 1 - distance))
@@ -62,8 +61,7 @@ def trained_head(seed, n):
 
 @torch.no_grad()
 def found(head, table, n, distance, window=None, draws=256):
-    """The share of texts of n tokens in which the needle has the largest score (of the last `window` tokens,
-    if given)."""
+    """The share of texts of n tokens whose needle has the largest score (of the last `window` tokens)."""
     x, place = needle(draws, n, torch.Generator().manual_seed(1000), distance)
     scores = head(x, *table)
     if window is not None:

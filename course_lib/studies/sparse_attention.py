@@ -1,5 +1,4 @@
-"""`python -m course_lib sparse-study`: the small language model with windows and sinks, on held-out plays,
-without training for it.
+"""`python -m course_lib sparse-study`: the small model with windows and sinks, without training for it.
 
 Writes data/sparse_study.json.
 """

@@ -9,8 +9,7 @@ from course_lib.language_model import pretrained
 
 
 def study(argv, command, about, measure, **defaults) -> int:
-    """Write {"command": ..., **measure(args)} to data/<command>.json. defaults: integer options of the
-    command."""
+    """Write {"command": ..., **measure(args)} to data/<command>.json. defaults: integer options."""
     parser = argparse.ArgumentParser(prog=f"python -m course_lib {command}", description=about)
     parser.add_argument("--out", type=Path, default=datasets.DATA / f"{command.replace('-', '_')}.json")
     for name, default in defaults.items():

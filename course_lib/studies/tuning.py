@@ -1,5 +1,4 @@
-"""The study of chapters 1, 4 and 9: the small model's loss with another attention, at once and after a little
-tuning."""
+"""The study of chapters 1, 4 and 9: the small model's loss with another attention, and after tuning."""
 from course_lib.language_model import evaluate, train
 from .study import plays, study
 

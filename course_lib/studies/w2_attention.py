@@ -24,8 +24,7 @@ def point_attention(q, k, v):
 
 
 class GaussianAttention(nn.Module):
-    """W2Attention in the place of a trained SelfAttention; its means, values and output begin as they
-    were."""
+    """W2Attention in the place of a trained SelfAttention; means, values and output begin as they were."""
 
     def __init__(self, trained, d_model):
         super().__init__()

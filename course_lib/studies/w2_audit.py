@@ -75,8 +75,7 @@ def train_missing(runs, workers, at_most, done):
 
 
 def audit_command(argv):
-    """python -m course_lib w2-audit: train what chapter 9 compares. Two hours on two cores; resumes when
-    interrupted."""
+    """python -m course_lib w2-audit: train what chapter 9 compares. Two hours on two cores; it resumes."""
     parser = argparse.ArgumentParser(prog="python -m course_lib w2-audit", description=audit_command.__doc__)
     parser.add_argument("--out", type=Path, default=datasets.DATA / "w2_audit.json")
     parser.add_argument("--workers", type=int, default=2, help="processes, one thread each")

@@ -1,5 +1,4 @@
-"""What chapter 9's audit counts of memory: the bytes that autograd keeps for the backward pass, form by
-form."""
+"""What chapter 9's audit counts of memory: the bytes that autograd keeps for backward, form by form."""
 import torch
 from torch.nn import functional as F
 
@@ -11,8 +10,7 @@ from course_lib.w2_attention import gaussian_overlap, w2_attention
 
 
 def saved_bytes(function):
-    """What autograd keeps for the backward pass of function(), in bytes: each storage once, parameters not
-    counted."""
+    """What autograd keeps for the backward pass of function(), in bytes: each storage once, no parameters."""
     storages, kept = {}, []
 
     def pack(x):
@@ -60,8 +58,7 @@ def memory_bytes(form, n, heads=4, head_dim=16):
 
 
 def model_bytes(mechanism, width, n=512):
-    """One step on one sequence of n tokens: weights, gradients and AdamW's two moments, and what backward
-    keeps."""
+    """One step on one sequence of n tokens: weights, gradients, AdamW's moments, and what backward keeps."""
     model = AuditModel(1024, 1024, width, 4 * width, 4, mechanism)
     tokens = torch.zeros(1, n, dtype=torch.long)
     kept = saved_bytes(lambda: F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()))

@@ -1,5 +1,4 @@
-"""The models of chapter 9's audit: one transformer, three ways to score. Everything else is equal by
-construction.
+"""The models of chapter 9's audit: one transformer, three ways to score, all else equal.
 
 Shapes: x (batch, n, width); q, k (batch, heads, n, head_dim), for Gaussians means and widths concatenated,
 2 head_dim; v (batch, heads, n, head_dim).
@@ -18,11 +17,9 @@ MECHANISMS = ("softmax", "w2", "overlap")
 
 
 class Overlap(torch.autograd.Function):
-    """gaussian_overlap for every query and key, a few heads at a time; autograd would keep every pair's
-    every feature.
+    """gaussian_overlap for every query and key, a few heads at a time: autograd would keep every feature.
 
-    All four are (heads, head_dim, n), the scores (heads, n, m). Equal to w2_attention.gaussian_overlap, as
-    a test says.
+    All four are (heads, head_dim, n), the scores (heads, n, m). Tested equal to gaussian_overlap.
     """
 
     @staticmethod
@@ -48,8 +45,7 @@ class Overlap(torch.autograd.Function):
 
 
 def in_parts(mu_q, *others):
-    """As many heads at a time as stay in a core's cache: (heads, head_dim, n, n) of at most about a
-    megabyte."""
+    """As many heads at a time as stay in a core's cache: (heads, head_dim, n, n), about a megabyte."""
     heads = max(1, 2**18 // (mu_q[0].numel() * mu_q.shape[-1]))
     return zip(*(x.split(heads) for x in (mu_q, *others)))
 
@@ -67,8 +63,7 @@ def raw_scores(q, k, mechanism):
 
 
 def attend(q, k, v, scale, mechanism):
-    """Causal softmax(scale * raw_scores) v; scale (heads,). All but the overlap go through torch's fused
-    attention."""
+    """Causal softmax(scale * raw_scores) v; scale (heads,). All but the overlap use torch's fused one."""
     scale = scale[:, None, None]
     if mechanism == "overlap":
         n = q.shape[-2]
@@ -85,8 +80,7 @@ def attend(q, k, v, scale, mechanism):
 
 
 class AuditAttention(nn.Module):
-    """Self-attention that scores by `mechanism`. Its scale is learned, one per head, whatever the
-    mechanism."""
+    """Self-attention that scores by `mechanism`. Its scale is learned, one per head, in all of them."""
 
     def __init__(self, width, n_heads, mechanism):
         super().__init__()
@@ -118,8 +112,7 @@ class AuditAttention(nn.Module):
 
     @torch.no_grad()
     def _measure(self, q, k):
-        """What a softmax sees: the spread of a row's scores around their mean, over the keys up to the
-        query."""
+        """What a softmax sees: the spread of a row's scores around their mean, over keys up to the query."""
         scores = raw_scores(q, k, self.mechanism)
         n = scores.shape[-1]
         allowed = torch.ones(n, n, dtype=torch.bool).tril()
@@ -145,8 +138,7 @@ class AuditBlock(nn.Module):
 
 class AuditModel(nn.Module):
     """Two blocks between an embedding and a separate read-out. Input: tokens (batch, n), or with `features`
-    vectors (batch, n, n_in), which get no positions. With `shift`, each token also gets an embedding of the
-    token before."""
+    vectors (batch, n, n_in), which get no positions. With `shift`, also an embedding of the token before."""
 
     def __init__(self, n_in, n_out, width, hidden, n_heads, mechanism, features=False, shift=False,
                  n_layers=2):
@@ -162,8 +154,7 @@ class AuditModel(nn.Module):
                 nn.init.orthogonal_(module.weight)
 
     def forward(self, x, at=None):
-        """Logits at every place, (batch, n, n_out), or only at the places `at` (batch, m): (batch, m,
-        n_out)."""
+        """Logits at every place, (batch, n, n_out), or only at `at` (batch, m): (batch, m, n_out)."""
         rope = rope_table(x.shape[1], self.head_dim) if self.positions else None
         before = F.pad(self.before(x)[:, :-1], (0, 0, 1, 0)) if self.before else 0
         x = self.embedding(x) + before
@@ -175,8 +166,7 @@ class AuditModel(nn.Module):
 
     @torch.no_grad()
     def start_scores(self, x, std=None):
-        """Measure the spread of the scores in each layer; with std, first set every head's scale so that it
-        is std."""
+        """Measure the spread of the scores in each layer; with std, first set every head's scale for it."""
         for block in self.blocks:
             block.attention.wanted_std = std or -1.0
         self(x)
@@ -186,7 +176,6 @@ class AuditModel(nn.Module):
 
 
 def equal_hidden(width, hidden, mechanism):
-    """The hidden size with which `mechanism` has no more parameters than softmax attention has with
-    `hidden`."""
+    """The hidden size with which `mechanism` has no more parameters than softmax with `hidden`."""
     extra = 0 if mechanism == "softmax" else 2 * width * width      # q_proj and k_proj are twice as wide
     return hidden - math.ceil(extra / (3 * width))

@@ -1,7 +1,6 @@
 """Which runs chapter 9's audit consists of, each known by its settings.
 
-Each task is first swept over learning rates; the best rate is then run with seeds that the sweep has not
-seen.
+Each task is first swept over learning rates; the best is then run with seeds the sweep has not seen.
 """
 import math
 from statistics import mean
@@ -72,8 +71,7 @@ def published_runs(cells, seed):
 
 
 def best_rate(sweep):
-    """The rate with the lowest mean loss; in the tree, where a score ranks, with the highest area under the
-    curve."""
+    """The rate of lowest mean loss; in the tree, where a score ranks, the highest area under the curve."""
     errors = {}
     for one in sweep:
         error = math.inf if one["loss"] is None else 1 - one["auc"] if "auc" in one else one["loss"]
@@ -82,8 +80,7 @@ def best_rate(sweep):
 
 
 def swept_runs(task, runs):
-    """The sweep, and the final runs; these have the rate None as long as the sweep of their arm is not
-    complete."""
+    """The sweep, and the final runs, with the rate None while the sweep of their arm is not complete."""
     shared, task_arms, rates, sweep_seeds, final_seeds = SWEPT[task]
     for arm, own in task_arms.items():
         swept = BORROWED_RATE.get(arm, arm)

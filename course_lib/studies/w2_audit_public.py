@@ -1,10 +1,8 @@
-"""The audited model, as its repository had it on four days: github.com/ytfh44/W2Attn, written anew from its
-formulas.
+"""The audited model on four days: github.com/ytfh44/W2Attn, written anew from its formulas.
 
 One transformer, five scores: "softmax", the repository's baseline, and what its W2Attention computed by
 commit. Fixed scales,
-widths of softplus + 1e-4, RoPE on the halves of a head, LayerNorm at the end: none of this is harmonised
-here.
+widths of softplus + 1e-4, RoPE on the halves of a head, LayerNorm at the end: nothing is harmonised.
 """
 import torch
 from einops import rearrange
@@ -30,23 +28,20 @@ def exact(mu_q, sigma_q, mu_k, sigma_k, turn=nn.Identity()):
 
 
 def overlap(mu_q, sigma_q, mu_k, sigma_k, turn=nn.Identity()):
-    """Commit 1f86662, behind the published losses: the overlap of two Gaussians, sigma taken for a
-    variance."""
+    """Commit 1f86662, behind the published losses: the Gaussians' overlap, sigma taken for a variance."""
     parts = [rearrange(x, "b h n d -> (b h) d n").contiguous()
              for x in (turn(mu_q), sigma_q, turn(mu_k), sigma_k)]
     return Overlap.apply(*parts).unflatten(0, mu_q.shape[:2])
 
 
 def scalar(mu_q, sigma_q, mu_k, sigma_k, turn=nn.Identity()):
-    """Commit 48beca8, behind the published time and memory: the same overlap with one width per token,
-    their mean."""
+    """Commit 48beca8, behind the published time and memory: the overlap, one width per token, the mean."""
     total = sigma_q.mean(-1)[..., :, None] + sigma_k.mean(-1)[..., None, :]
     return -0.5 * (pairs(turn(mu_q), turn(mu_k)) / total + mu_q.shape[-1] * total.log())
 
 
 def separable(mu_q, sigma_q, mu_k, sigma_k, turn=nn.Identity()):
-    """Commits f62f38f to the newest: each mean is divided by the root of its own width, whatever the
-    other's width is.
+    """Commits f62f38f to the newest: each mean is divided by the root of its own width alone.
 
     RoPE is applied after the division, as it is since commit 6fbcd8d."""
     log_det = sigma_q.log().sum(-1)[..., :, None] + sigma_k.log().sum(-1)[..., None, :]

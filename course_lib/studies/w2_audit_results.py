@@ -1,5 +1,4 @@
-"""Reading data/w2_audit.json: means with intervals, paired differences, and the loss at every learning
-rate."""
+"""Reading data/w2_audit.json: means with intervals, paired differences, the loss at every rate."""
 import json
 import math
 from statistics import mean, stdev
@@ -71,8 +70,7 @@ def rate_panels(audit):
 
 
 def student(freedom, level=0.95):
-    """The t for which mean ± t s / sqrt(n) covers `level` of all draws, with n - 1 = freedom, by Simpson's
-    rule."""
+    """The t for which mean ± t s / sqrt(n) covers `level` of all draws, n - 1 = freedom; Simpson's rule."""
     factor = math.gamma((freedom + 1) / 2) / (math.sqrt(freedom * math.pi) * math.gamma(freedom / 2))
 
     def covered(t, pieces=2000):
@@ -88,16 +86,14 @@ def student(freedom, level=0.95):
 
 
 def interval(values, comparisons=1):
-    """(mean, half the width of Student's 95 % interval); with Bonferroni's correction for several
-    comparisons."""
+    """(mean, half of Student's 95 % interval); with Bonferroni's correction for several comparisons."""
     n = len(values)
     half = student(n - 1, 1 - 0.05 / comparisons) * stdev(values) / math.sqrt(n) if n > 1 else None
     return mean(values), half
 
 
 def summary(audit, task, measure="loss"):
-    """A row for each arm: mean of the final runs, half the width of Student's 95 % interval, number of
-    seeds."""
+    """A row for each arm: mean of the final runs, half of Student's 95 % interval, number of seeds."""
     rows = []
     for (arm, rate), runs in finals(audit, task).items():
         middle, half = interval([one[measure] for one in runs])
@@ -115,8 +111,7 @@ def seeded(audit, task, arm, measure="loss", stage="final"):
 
 
 def step_cost(arm):
-    """(GFLOP in matrix products, millions of pairs times features) of one step of a public arm, forward and
-    backward."""
+    """(GFLOP in matrix products, millions of pairs times features) of one step, forward and backward."""
     score, width, heads = next(each[:3] for each in PUBLIC if f"{each[0]} {each[1]}" == arm)
     model = PublicModel(1024, width, 4 * width, heads, score)
     with FlopCounterMode(display=False) as counter:

@@ -22,8 +22,7 @@ FLOOR = 63 / 127 * math.log(1024)       # of the public benchmark: 63 of its 127
 
 
 def run(settings):
-    """One training run: {"loss": ..., "parameters": ..., "score_std": ...}, and what else its task
-    measures."""
+    """One training run: {"loss": ..., "parameters": ..., "score_std": ...}, and what its task measures."""
     torch.manual_seed(settings["seed"])
     tasks = {"public": public, "published": published, "fair": fair, "mqar": mqar, "noisy": noisy,
              "hierarchy": hierarchy}
@@ -31,8 +30,7 @@ def run(settings):
 
 
 def train(model, rate, losses_of, steps, seed):
-    """losses_of(model, generator) -> one or more losses, the first to be minimised. Returns all: (steps,
-    count)."""
+    """losses_of(model, generator) -> losses, the first to be minimised. Returns all: (steps, count)."""
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=True)
     seen = []
@@ -51,8 +49,7 @@ def curve(losses, points=10):
 
 
 def next_token_losses(model, generator):
-    """Of the public benchmark: the mean over all targets, over those in the first half (noise) and over the
-    copies."""
+    """Of the public benchmark: the mean over all targets, over the first half (noise) and the copies."""
     tokens = repeated_tokens(BATCH, generator)
     logits = model(tokens[:, :-1])
     each = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none").view(BATCH, -1)
@@ -60,22 +57,19 @@ def next_token_losses(model, generator):
 
 
 def public(s):
-    """The public benchmark as its repository ran it; the score, the number of heads and all else are the
-    repository's."""
+    """The public benchmark as its repository ran it; score, number of heads and all else are its own."""
     return benchmark(s, PublicModel(1024, s["width"], s["hidden"], s["heads"], s["mechanism"]))
 
 
 def published(s):
-    """The same benchmark, harmonised: every arm in the course's model, with four heads and a learned scale
-    per head."""
+    """The same benchmark, harmonised: every arm in the course's model, four heads, a learned scale each."""
     model = AuditModel(1024, 1024, s["width"], s["hidden"], s["heads"], s["mechanism"])
     spread = model.start_scores(repeated_tokens(8, torch.Generator().manual_seed(HELD_OUT_SEED))[:, :-1])
     return benchmark(s, model) | {"score_std": spread}
 
 
 def benchmark(s, model):
-    """Loss on every target, averaged over the last 100 steps; of it, the half that is noise and the copied
-    half."""
+    """Loss on every target, averaged over the last 100 steps; of it, the noisy and the copied half."""
     losses = train(model, s["rate"], next_token_losses, s["steps"], s["seed"])
     last = losses[-100:].mean(0)
     return {"loss": last[0].item(), "noise_loss": last[1].item(), "copy_loss": last[2].item(),
@@ -88,8 +82,7 @@ def copied(generator, batch=BATCH):
 
 
 def recall_run(s, model, draw):
-    """Train on answers only, draw(generator, batch) -> inputs, their places, answers; then measure on fresh
-    ones."""
+    """Train on answers only, draw(generator, batch) -> inputs, places, answers; measure on fresh ones."""
     def losses_of(model, generator):
         inputs, at, answers = draw(generator)
         return F.cross_entropy(model(inputs, at).flatten(0, 1), answers.flatten())[None]
@@ -106,16 +99,14 @@ def recall_run(s, model, draw):
 
 
 def fair(s):
-    """The same sequences, trained and measured on the half that can be predicted, from equal score
-    variance."""
+    """The same sequences, trained and measured on the predictable half, from equal score variance."""
     return recall_run(s, AuditModel(1024, 1024, s["width"], s["hidden"], s["heads"], s["mechanism"]), copied)
 
 
 def mqar(s):
     """Multi-query associative recall, reduced: vocabulary 512, 64 tokens, 8 pairs; a value knows its key.
 
-    Without that the first layer has to find the token before: softmax (seed 0, rate 3e-3) guessed after
-    1,500 steps.
+    Without that the first layer has to find the token before: softmax guessed after 1,500 steps.
     """
     model = AuditModel(512, 512, s["width"], s["hidden"], s["heads"], s["mechanism"], shift=True)
     return recall_run(s, model, lambda generator, batch=BATCH: associative_recall(batch, generator))
@@ -133,8 +124,7 @@ def noisy(s):
 
 
 def noisy_rules(batch=20_000, dims=4):
-    """On noisy_recall, four rules that know the sizes of the noise and need no training: accuracy, and loss
-    in nats.
+    """On noisy_recall, four rules that know the noise and need no training: accuracy, and loss in nats.
 
     A rule's label has as probability the softmax weights of the keys that carry it; for "Bayes" that is the
     posterior,
@@ -158,8 +148,7 @@ def noisy_rules(batch=20_000, dims=4):
 
 
 class PairScore(nn.Module):
-    """One score for every ordered pair of nodes: an embedding, two projections (or one, tied), a scale and
-    a bias."""
+    """One score for every ordered pair of nodes: an embedding, two projections (or one), a scale, a bias."""
 
     def __init__(self, nodes, mechanism, tied, width=16):
         super().__init__()
@@ -197,8 +186,7 @@ def split_pairs(above, seed, share=0.2):
 
 
 def hierarchy(s):
-    """Entailment in a tree: is j above i? Measured on unseen pairs that follow from others by
-    transitivity."""
+    """Entailment in a tree: is j above i? Measured on unseen pairs that follow by transitivity."""
     above = tree()
     seen, held = split_pairs(above, s["seed"])
     model = PairScore(len(above), s["mechanism"], s["tied"])

@@ -1,7 +1,6 @@
 """`python -m course_lib grade FOLDER --out RESULTS`: from a folder of submissions to marks.
 
-Only the exercise cells are taken from a student; everything else is the course's own. docs/marking.md is for
-instructors.
+Only the exercise cells are a student's; all else is the course's own. docs/marking.md is for instructors.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ class Job:
 
 
 def main(argv: list[str]) -> int:
-    """The command line. 0: every readable cell was marked; 1: the marking of some failed; 2: nothing was
-    marked."""
+    """The command line. 0: every readable cell was marked; 1: some marking failed; 2: nothing was marked."""
     args = arguments(argv)
     begin = time.monotonic()
     try:
@@ -96,8 +94,7 @@ def _prepare(args: argparse.Namespace) -> Job:
 
 @contextlib.contextmanager
 def alone(results: Path) -> Iterator[None]:
-    """The folder of results, the instructor's alone, locked until this process ends; one into which nothing was
-    written goes again."""
+    """The folder of results, the instructor's alone, locked until this process ends; gone if empty."""
     results.parent.mkdir(parents=True, exist_ok=True)
     results.mkdir(mode=0o700, exist_ok=True)
     with open(results / ".lock", "w") as lock:

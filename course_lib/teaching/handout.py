@@ -215,8 +215,7 @@ def _search(folder: Path, exercises: list[Exercise], later: list[Exercise], modu
             stay: list[Leak]) -> list[Leak]:
     """Those of `stay` that still give right answers, untried for later chapters: what calls a function that was cut
     does not. Raise
-    HandoutError if another solution is anywhere in the folder, by its text or, where it is handed out now, by what
-    it does."""
+    HandoutError if another solution is anywhere in the folder, by its text or by what it does."""
     found = [f"{path.relative_to(folder)}: exercise {e.id}"
              for path in sorted(p for p in folder.rglob("*") if p.is_file())
              for text in _texts(path) for e in [*exercises, *later] if holds(text, e)]

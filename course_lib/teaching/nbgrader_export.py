@@ -82,8 +82,7 @@ def _metadata(grade_id: str, grade: bool = False, solution: bool = False, points
 
 
 def with_solution(exercise: Exercise) -> str:
-    """The exercise's cell with the solution in effect, and with nothing but the stub once nbgrader has
-    cleared it."""
+    """The exercise's cell with the solution in effect, and only the stub once nbgrader has cleared it."""
     stub, solution = exercise.stub.strip("\n"), exercise.solution.strip("\n")
     if exercise.language == "cuda":          # a kernel cannot be defined twice, so the stub is switched off
         return exercise.cell(f"// BEGIN SOLUTION\n{solution}\n#if 0\n// END SOLUTION\n{stub}\n"
@@ -92,8 +91,7 @@ def with_solution(exercise: Exercise) -> str:
 
 
 def with_hidden_line(check: str, exercise: Exercise) -> str:
-    """A check that prints a verdict would earn full marks whatever the verdict is: nbgrader goes by
-    exceptions."""
+    """A check that prints a verdict would earn full marks for any verdict: nbgrader goes by exceptions."""
     return (f"{check}\n"
             "### BEGIN HIDDEN TESTS\n"
             "from course_lib.exercises.student import handed_in\n"

@@ -1,7 +1,6 @@
 """The surroundings in which a notebook's kernel runs under nbval and under `run`: the same on every machine.
 
-A kernel started here knows it by COURSE_BATCH=1: nobody is watching, so it draws no progress bars and
-remembers nothing.
+A kernel started here knows by COURSE_BATCH=1 that nobody watches: no progress bars, nothing remembered.
 """
 import os
 import sys

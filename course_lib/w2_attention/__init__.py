@@ -1,5 +1,4 @@
-"""Chapter 9: each token is a Gaussian N(mu, diag(sigma^2)), and a score is minus a squared Wasserstein-2
-distance.
+"""Chapter 9: each token is a Gaussian N(mu, diag(sigma^2)), a score minus a squared W2 distance.
 
     distance      of two Gaussians; of diagonal ones W2^2 = |mu_a - mu_b|^2 + |sigma_a - sigma_b|^2
     scores        minus W2^2 over tau, and the same as dot products

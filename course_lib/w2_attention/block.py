@@ -28,8 +28,7 @@ class W2Config:
 
 
 class W2TransformerBlock(nn.Module):
-    """W2 attention and a gated feed-forward, each behind an RMSNorm and added to the stream. config needs the
-    fields of W2Config."""
+    """W2 attention and a gated feed-forward, each after an RMSNorm, added to the stream. As W2Config says."""
 
     def __init__(self, config):
         super().__init__()

@@ -29,8 +29,7 @@ def gaussian_w2(mean_a: Tensor, cov_a: Tensor, mean_b: Tensor, cov_b: Tensor) ->
 
 
 def gaussian_overlap(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tensor) -> Tensor:
-    """-1/2 (sum (mu_a - mu_b)^2 / (sigma_a + sigma_b) + sum log(sigma_a + sigma_b)), with sigma used as a
-    variance.
+    """-1/2 (sum (mu_a - mu_b)^2 / (sigma_a + sigma_b) + sum log(sigma_a + sigma_b)), sigma as a variance.
 
     Up to a constant, the logarithm of the integral of the product of two densities. It is not a distance;
     the public W2Attn scored with it in commit 1f86662, behind its published losses.

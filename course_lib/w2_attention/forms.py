@@ -1,5 +1,4 @@
-"""W2 attention in five forms that give one answer: two build the scores, one is dot-product attention, two
-are kernels."""
+"""W2 attention in five equal forms: two build the scores, one is dot-product attention, two are kernels."""
 from torch import Tensor
 
 from course_lib.attention import masked_weights, scaled_dot_product_attention, weighted_sum

@@ -1,5 +1,4 @@
-"""Chapter 9's kernels as functions of tensors: every rung, the backward, and both as one differentiable
-function.
+"""Chapter 9's kernels as functions of tensors: every rung, the backward, both as one differentiable.
 
 Shapes as in scores.py; head_dim up to 64, v_dim up to 128; float32, float16 or bfloat16. Values must be
 finite, hidden ones too: within a tile a hidden value is multiplied by 0, and 0 times NaN is NaN.
@@ -22,8 +21,7 @@ QUERIES_PER_BLOCK = 64
 
 def w2_attention_kernel(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v: Tensor, tau,
                         causal: bool = False, rung: int = 2) -> Tensor:
-    """One rung of the ladder, without a gradient: 1 builds the matrix of scores, 2 is fused, 3 uses tensor
-    cores.
+    """One rung of the ladder, without a gradient: 1 builds the scores, 2 is fused, 3 uses tensor cores.
 
     3 is an instance of chapter 6's rung 7, for scores of width 2 head_dim with a bias per key, and values of
     their own width: float16 or bfloat16, head_dim a multiple of 4, v_dim of 8.
@@ -53,8 +51,7 @@ def w2_flash_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Ten
 
 
 def dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau):
-    """`product_and_bias` of the joined and centred Gaussians, without a gradient: one pass by a kernel if
-    rows are whole 16 bytes."""
+    """`product_and_bias` of the centred Gaussians, no gradient: by a kernel if rows are whole 16 bytes."""
     (b, h, _, d), n_k = mu_q.shape, mu_k.shape[2]
     if d % 8 or n_k == 0 or mu_q.dtype not in HALF:
         return product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
@@ -71,8 +68,7 @@ def dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau):
 
 
 def forward_kernel(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal):
-    """tau (heads,) -> out (batch, heads, n, v_dim), and per row the largest score and the sum of
-    exponentials."""
+    """tau (heads,) -> out (batch, heads, n, v_dim), and per row the largest score and the sum of exps."""
     (b, h, n_q, d), n_k, v_dim = mu_q.shape, mu_k.shape[2], v.shape[3]
     out = mu_q.new_empty(b, h, n_q, v_dim)
     row_max, row_sum = (torch.empty(b, h, n_q, device=v.device) for _ in range(2))

@@ -37,14 +37,12 @@ def w2_scores(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau,
 
 
 def augment(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau) -> tuple[Tensor, Tensor]:
-    """(q, k) whose plain dot products are the W2 scores plus a constant per row: (b, h, n, 2 head_dim + 2)
-    each.
+    """(q, k) whose dot products are the W2 scores plus a constant per row: (b, h, n, 2 head_dim + 2) each.
 
     |q|^2 is the same for all keys of a row and cancels in softmax, which leaves (2 / tau) q.k - |k|^2 / tau.
     The second term takes two columns: its value rounded to the dtype of q, and the rounding error. A single
     column of bfloat16 would err by up to half a unit. Both must fit the range of that dtype; in float16 a
-    small tau overflows it. The origin is not moved, so a key's row depends on this key alone and may be
-    rotated or cached.
+    small tau overflows it. The origin stays, so a key's row depends on it alone and may be cached.
     """
     return in_columns(*product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), tau))
 
@@ -56,8 +54,7 @@ def joined(mu_q, sigma_q, mu_k, sigma_k):
 
 
 def product_and_bias(q, k, tau, centred=False):
-    """(2 / tau) q and k in their own dtype, and -|k|^2 / tau of the rounded k, (b, h, m) in float32 or
-    float64."""
+    """(2 / tau) q and k in their own dtype, and -|k|^2 / tau of the rounded k, (b, h, m), float32 or 64."""
     dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
     q, k = q.to(wide), k.to(wide)
     if centred:

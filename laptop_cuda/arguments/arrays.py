@@ -1,7 +1,6 @@
 """Arrays as kernels take them: NumPy's, and torch's tensors where torch is installed.
 
-A tensor can only arrive from a program that has imported torch, so nothing here imports it to look at an
-argument.
+A tensor can only arrive from a program that has imported torch: nothing here imports it to look.
 """
 import functools
 import importlib.util
@@ -96,8 +95,7 @@ def of(value) -> Array:
 
 
 def owner(value):
-    """The object whose life is the life of the memory: a tensor's storage, the array that a NumPy view is
-    of."""
+    """The object whose life is the memory's: a tensor's storage, the array that a NumPy view is of."""
     return _root(value) if isinstance(value, np.ndarray) else value.untyped_storage()
 
 
@@ -137,8 +135,7 @@ def to_bytes(value, dtype: str) -> bytes:
 
 
 class CpuCopies:
-    """The arguments of a traced launch with CUDA tensors as CPU tensors, aliases still aliases; the rest
-    as it is."""
+    """The arguments of a traced launch, CUDA tensors as CPU tensors, aliases kept; the rest as it is."""
 
     def __init__(self, given: list):
         self.given, self.storages = given, {}

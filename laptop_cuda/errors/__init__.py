@@ -25,13 +25,11 @@ class KernelError(RuntimeError):
         return type(self), (self.kind, self.message, self.kernel, self.block, self.thread, self.line)
 
     def replay(self, *, blocks=None, events: int | None = None):
-        """What the threads did up to the error; see `laptop_cuda.replay`. The accesses of which the message
-        speaks are marked."""
+        """What the threads did up to the error, which is marked; see `laptop_cuda.replay`."""
         return replay(self._failed, self, blocks, events)
 
     def play(self, *, blocks=None, events: int | None = None) -> None:
-        """The replay as a picture, opened at the accesses of which the message speaks; see
-        `laptop_cuda.pictures.player`."""
+        """The replay as a picture, opened where the message points; see `laptop_cuda.pictures.player`."""
         play(self.replay(blocks=blocks, events=events))
 
     def _render_traceback_(self) -> list[str]:

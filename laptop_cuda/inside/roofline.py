@@ -1,7 +1,6 @@
 """The time below which a launch cannot fall on a card: one bound per pipe, from its data sheet.
 
-A bound, never a prediction: each pipe is taken as busy in every cycle, on every multiprocessor, at the boost
-clock.
+A bound, never a prediction: each pipe is busy in every cycle, on every multiprocessor, at boost clock.
 """
 from ..report import LaunchReport
 

@@ -102,8 +102,7 @@ class Judge(Child):
         return row
 
     def called(self, case: Case) -> tuple[dict, dict]:
-        """The outputs after a call of the submission on device memory, and which of their elements were
-        written."""
+        """The outputs after a call of the submission on device memory, and which elements were written."""
         cells, device = [], {}
         for parameter, (name, value) in zip(self.parameters, case.values.items()):
             if parameter.kind != "pointer":

@@ -1,5 +1,4 @@
-"""KernelBot's layout: task.yml with its tests, reference.py with generate_input, ref_kernel and
-check_implementation."""
+"""KernelBot's layout: task.yml with tests; reference.py: generate_input, ref_kernel, check_implementation."""
 import math
 from pathlib import Path
 

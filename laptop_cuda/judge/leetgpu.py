@@ -1,5 +1,4 @@
-"""LeetGPU's layout: challenge.py, a class with reference_impl, get_solve_signature and
-generate_functional_test."""
+"""LeetGPU's layout: a class with reference_impl, get_solve_signature and generate_functional_test."""
 import sys
 import types
 from pathlib import Path

@@ -93,8 +93,7 @@ def _cut(given: list[dict], sizes: list[dict], source: int, after: dict[str, int
 
 
 def _new_size(cases: list[tuple[int, dict]], after: dict[str, int]) -> int | None:
-    """What a dimension becomes: the simplest term of the sizes that it is in all given cases, or what it
-    always was."""
+    """What a dimension becomes: the simplest term of the sizes that it is in all cases, or its constant."""
     for terms in _terms(list(after)):
         found = {term(after) for term in terms if all(term(sizes) == dim for dim, sizes in cases)}
         if found:

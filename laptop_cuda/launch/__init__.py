@@ -46,8 +46,7 @@ def current() -> Context:
 
 
 def mode() -> str:
-    """"plain", "profile", "sanitize" or "both": which build a launch needs now. All but "plain" are traced.
-    """
+    """"plain", "profile", "sanitize" or "both": which build a launch needs. All but "plain" are traced."""
     return current().mode
 
 
@@ -77,8 +76,7 @@ def _runtime(library: str):
 def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
         source_name: str = "source.cu", launch_bounds: int = 0, shared_limit: int = 48 << 10,
         files: dict[str, str] | None = None, defines: tuple[str, ...] = ()) -> LaunchResult:
-    """Runs one kernel to its end. `values` are arrays, None, or the bytes of a value, one for each of
-    `params`.
+    """Runs one kernel to its end. `values` are arrays, None, or a value's bytes, one for each of `params`.
 
     `files` are the texts of the source and of the files beside it that it includes, by name, for messages.
     """

@@ -1,5 +1,4 @@
-"""What the runtime answers after a launch: counts into a LaunchResult, errors as exceptions, and the launches
-that its kernel made."""
+"""What the runtime answers after a launch: counts, errors as exceptions, and its kernels' launches."""
 import ctypes
 import sys
 from ctypes import POINTER, c_void_p

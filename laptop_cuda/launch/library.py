@@ -104,8 +104,7 @@ class Globals:
         self.given: dict[str, bytes] = {}       # for a build that comes later
 
     def __getitem__(self, name: str):
-        """A copy of the variable as the last launch on the CPU left it: a tensor, or an array without
-        torch."""
+        """A copy of the variable as the last launch on the CPU left it: a tensor; without torch an array."""
         row = self._row(name)
         return arrays.from_bytes(ctypes.string_at(row.address, row.bytes), parse_type(name, row.types).dtype)
 

@@ -94,8 +94,7 @@ class LaunchResult:
 
     @property
     def requests(self) -> list[dict]:
-        """The first requests of block 0: pc, warp, size, operation, memory, and the offset that each lane
-        touched."""
+        """The first requests of block 0: pc, warp, size, operation, memory, and each lane's offset."""
         kept = (CRequest
                 * (len(self.raw_requests) // ctypes.sizeof(CRequest))).from_buffer_copy(self.raw_requests)
         return [{name: getattr(r, name) for name, _ in CRequest._fields_} | {"offset": list(r.offset)}

@@ -69,8 +69,7 @@ def css() -> str:
 
 @cache
 def widget_class(name: str, *files: Path):
-    """A widget whose module is made of `files`: `data` goes to the browser once, `asked` comes from it,
-    `answer` goes back."""
+    """A widget whose module is made of `files`: `data` goes to the browser, `asked` comes, `answer` goes."""
     import anywidget
     import traitlets
 

@@ -205,7 +205,6 @@ class _Rows:
 
 def run(*paths: str | Path, arguments: list[str] = (), mode: str = "sanitize", options: Options = Options(),
         capture: bool = True, **how) -> Ran:
-    """Compiles and runs a program: `run("prog.cu", arguments=["1024"]).errors` are the bugs that were
-    found."""
+    """Compiles and runs a program: `run("prog.cu", arguments=["1024"]).errors` are the bugs found."""
     program = compile_program([Path(p) for p in paths], options, mode)
     return execute(program, list(arguments), capture=capture, **how)

@@ -116,8 +116,7 @@ class Child:
 
 
 def job() -> dict:
-    """What the parent wrote into the file whose descriptor is our argument: standard input is the
-    program's."""
+    """What the parent wrote into the file whose descriptor is our argument: stdin is the program's."""
     with os.fdopen(int(sys.argv[1]), "rb") as told:
         return json.load(told)
 

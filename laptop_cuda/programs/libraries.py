@@ -151,8 +151,7 @@ def _without(file: Outline, gone: list[Function], names: set[str], macros: set[s
 
 
 def _inside(tokens: list[Token], function: Function, names: set[str]) -> set[tuple[int, int, str]]:
-    """What a class's host function has of a library: the inside of its body, or all of it; each with the text
-    that replaces it."""
+    """What a class's host function has of a library: the inside of its body, or all, and the replacement."""
     uses = [i for i in range(function.first, function.body[1])
             if _of_library(tokens, i) or tokens[i].text in names]
     if not uses:

@@ -40,8 +40,7 @@ class Ran:
         return [note for launch in self.launches for note in launch["notes"]]
 
     def total(self, count: str, kernel: str = "") -> int:
-        """A count summed over the launches (of one kernel): "sectors", "requests", "bytes", "excess",
-        "launches", ..."""
+        """A count summed over the launches (of one kernel): "sectors", "requests", "bytes", "excess" ..."""
         wanted = kernel.replace(" ", "")
         chosen = [la for la in self.launches if not kernel or bare_name(la["kernel"]) == kernel
                   or la["kernel"].replace(" ", "") == wanted]

@@ -28,8 +28,7 @@ class Packs:
         return any(self.adds(s, uniform) for s in inner) and self.quiet(first, last, found, uniform)
 
     def adds(self, made: Statement, uniform: set[str]) -> bool:
-        """Whether a statement leads, by ways that the threads of a pack can go together, to a loop that adds
-        up."""
+        """Whether a statement leads, by ways that a pack's threads go together, to a loop that adds up."""
         if made.kind == "{":
             return any(self.adds(s, uniform) for s in self.inside(made))
         if made.kind == "if":

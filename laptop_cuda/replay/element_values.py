@@ -34,8 +34,7 @@ def shared_type(name: str, itemsize: int, texts) -> str:
 
 
 def value(raw: bytes, size: int, dtype: str):
-    """A number, or a list of them where the access was wider than an element; None if the type is not
-    known."""
+    """A number, or a list of them where the access was wider than an element; None for unknown types."""
     if dtype == "bfloat16" and size >= 2:
         halves = np.frombuffer(raw[:size // 2 * 2], np.uint16)
         found = (halves.astype(np.uint32) << 16).view(np.float32)

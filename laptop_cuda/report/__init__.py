@@ -1,10 +1,8 @@
-"""What a launch did to memory: asked, moved, unique; by launch and by source line; as text, HTML and
-pictures.
+"""What a launch did to memory: asked, moved, unique; by launch and by line; as text, HTML, pictures.
 
 Three words, never mixed. **Asked** is what the active lanes asked for, in bytes. **Moved** is 32 bytes for
 each sector that a request touched: what is asked of L1, and at most this much goes on to L2. **Unique** is
-32 bytes for each sector that was touched at all, however often: the least that memory could move. Caches
-are not modelled.
+32 bytes for each sector touched at all, however often: the least to move. Caches are not modelled.
 """
 # over the guide: the counts of a launch, and the tables that show them
 import html
@@ -202,8 +200,7 @@ class LaunchReport:
         return conflicts(self._result, array)
 
     def replay(self, *, blocks=None, events: int | None = None):
-        """The launch once more, recorded: by default its first blocks and some thousand events. See
-        `laptop_cuda.replay`."""
+        """The launch once more, recorded: its first blocks, some thousand events; `laptop_cuda.replay`."""
         return replay(self._result, None, blocks, events)
 
     def play(self, *, blocks=None, events: int | None = None) -> None:

@@ -1,6 +1,5 @@
 """CUDA C++ into C++ that a CPU compiler takes: launches, `__shared__` and inline PTX change; no line moves.
-(A loop without a body gets a call for one: g++ emits no hook for an empty body, so the step limit would
-never fire.)
+(A loop without a body gets a call for one: g++ emits no hook there, and no step limit would fire.)
 
     k<32><<<grid, block>>>(x, n);   ->  laptop::host_launch("k<32>", __LINE__,
                                                             [&](auto... a) { k<32>(a...); },
@@ -67,8 +66,7 @@ def as_operator(define: Token, edits: Edits):
 
 
 def host_only(file: Outline) -> set[str]:
-    """Names of the functions that nvcc would not let a kernel call. Where a macro may hide a `__device__`,
-    it does."""
+    """Names of functions that nvcc lets no kernel call. Where a macro may hide a `__device__`, it does."""
     def plain(function: Function) -> bool:
         words = [w for w in head_words(file, function) if w not in STORAGE]
         return not function.qualifiers and not function.member and (set(words) <= TYPES or len(words) == 1)

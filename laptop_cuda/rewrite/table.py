@@ -1,5 +1,4 @@
-"""The generated end of every source: one C function per kernel, and the table that names them with their
-types.
+"""The generated end of every source: one C function per kernel, and the table with names and types.
 
 The compiler evaluates what the text cannot tell: the types of parameters, constants, which `#if` is taken.
 """
@@ -93,8 +92,7 @@ LIBRARY = frozenset("abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysi
 
 
 def expression(kernel: KernelText, instance: str, overloaded: bool) -> str:
-    """C++ for the address of the kernel; `instance` is its template argument list with the brackets, or
-    ''."""
+    """C++ for the address of the kernel; `instance` is its template arguments with the brackets, or ''."""
     if (overloaded or kernel.name in LIBRARY) and not kernel.template:
         return f"static_cast<void (*)({', '.join(kernel.types)})>(&::{kernel.name})"
     return f"&::{kernel.name}{instance}"

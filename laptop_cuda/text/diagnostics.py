@@ -35,8 +35,7 @@ def unknown_names(output: str) -> set[str]:
 
 
 class CompileError(Exception):
-    """A source that does not compile. `.errors` is a list of (line, message); line 0 is no line of the
-    source."""
+    """A source that does not compile. `.errors` is a list of (line, message); line 0: of no line."""
 
     def __init__(self, name: str, text: str, errors: list[tuple[int, str]], output: str):
         self.name, self.text, self.errors, self.output = name, text, errors, output
@@ -117,8 +116,7 @@ CLEARER = [
 
 def read_errors(output: str, name: str, beside: tuple[str, ...] = ()) -> list[tuple[int, str]]:
     # over the guide: one pass over the lines, each kind of line with its branch
-    """(line of the source, message) for each error in a compiler's output; line 0 where none is in the
-    source.
+    """(line of the source, message) for each error in a compiler's output; line 0: none in the source.
 
     An error in a file `beside` the source names that file and its line in the message.
     """

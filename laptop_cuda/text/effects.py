@@ -120,8 +120,7 @@ def at_line(found: list[Effect], line: int) -> list[Effect]:
 
 
 def reached_from(found: list[Effect], start: list[Effect]) -> dict[Effect, int]:
-    """{effect: its distance} of what the values of some statements depend on: through names, conditions
-    and functions of the file."""
+    """{effect: its distance} of what some statements' values depend on: names, conditions, functions."""
     makers: dict[tuple[str, str], list[Effect]] = {}
     inside: dict[str, list[Effect]] = {}
     for e in found:

@@ -214,8 +214,7 @@ def _after_template(tokens: list[Token], head: list[int]) -> tuple[int, tuple[in
 
 
 def _signature(tokens: list[Token], i: int, brace: int) -> tuple:
-    """(name, parameters, launch bounds) of the function whose head begins at token `i`; Nones if there is
-    none."""
+    """(name, parameters, launch bounds) of the function whose head begins at token `i`, or Nones."""
     bounds = parameters = name = None
     while i < brace:
         text = tokens[i].text if tokens[i].kind == "symbol" else ""

@@ -19,8 +19,7 @@ CONTROL = re.compile(r"[^\S \t\r\n]|\r(?!\n)|[\0-\x08\x0e-\x1f\x7f]")
 
 
 def plain_text(source: str) -> str:
-    """The source with spaces for its comments and with the lines joined that end in a backslash; every line
-    keeps its number."""
+    """The source with spaces for comments and lines joined that end in a backslash; numbers of lines stay."""
     return "".join(re.sub(r"[^\n]", " ", piece.group()) if piece.lastgroup == "comment" else piece.group()
                    for piece in PIECE.finditer(_joined(source)))
 

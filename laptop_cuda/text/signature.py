@@ -57,8 +57,7 @@ def _kernel_text(source: Outline, function: Function) -> KernelText:
 
 
 def _from_macros(source: Outline) -> list[KernelText]:
-    """Kernels that a macro of the file writes: `#define UNARY(name) __global__ void name##_kernel(...)
-    {...}`."""
+    """Kernels that a macro of the file writes: `#define UNARY(name) __global__ void name##_kernel(...)`."""
     macros = {}
     for token in source.tokens:
         define = re.match(r"#\s*define\s+(\w+)\(([^)]*)\)(.*\b__global__\b.*)$", token.text, re.DOTALL)

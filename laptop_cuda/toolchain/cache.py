@@ -20,8 +20,7 @@ _preferred: list[Path] = []
 
 
 def prefer_cache(folder: Path, variable: str = "") -> None:
-    """Builds go to this folder if it can be written, before the user's own cache. `variable` may name
-    another one."""
+    """Builds go to this folder if it is writable, before the user's cache. `variable` may name another."""
     if variable and variable not in _variables:
         _variables.append(variable)
     if folder not in _preferred:
@@ -37,8 +36,7 @@ def user_cache() -> Path:
 
 @functools.lru_cache
 def cache() -> Path:
-    """LAPTOP_CUDA_CACHE if set, else the first writable of: a preferred folder, the user's, a temporary
-    one."""
+    """LAPTOP_CUDA_CACHE if set, else the first writable: a preferred folder, the user's, a temporary."""
     asked = next((os.environ[name] for name in _variables if os.environ.get(name)), None)
     for folder in (Path(asked),) if asked else (*_preferred, user_cache()):
         with contextlib.suppress(OSError):

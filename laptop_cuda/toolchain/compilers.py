@@ -63,8 +63,7 @@ class Compiler:
                          "-fmax-errors=20"]
 
     def _filled(self) -> list[str]:
-        """A local variable that was given no value holds a pattern, not by chance a 0, where the compiler can
-        do that."""
+        """A local variable without a value holds a pattern, not by chance a 0, where a compiler can."""
         return ["-ftrivial-auto-var-init=pattern"] if self.release >= 12 else []
 
     def plain(self) -> list[str]:

@@ -69,8 +69,7 @@ def _groups(answer: str) -> list[list[str]]:
 
 
 def place_of(frame: str, names: tuple[str, ...]) -> Place:
-    """Of "path/flash.cu:12 (discriminator 3)" or "flash (in library) (flash.cu:12)"; nowhere if it is
-    another file."""
+    """Of "path/flash.cu:12 (discriminator 3)" or "flash (in library) (flash.cu:12)"; else nowhere."""
     frame = frame.split(" (discriminator")[0].rstrip(")")
     path, _, line = frame.rpartition(":")
     for name in names:

@@ -1,5 +1,4 @@
-"""The engine's headers in the compiler's own form: reading them is most of the work of building a small
-kernel."""
+"""The engine's headers in the compiler's own form: reading them is most of a small kernel's build."""
 import contextlib
 import os
 import secrets

@@ -27,8 +27,7 @@ def in_batch() -> bool:
 
 @contextlib.contextmanager
 def saying(what: str, made: Path) -> Iterator[None]:
-    """Says what is being built as long as that takes, if it is not made yet: below the cell, or in the
-    terminal."""
+    """Says what is being built while that takes, if not made yet: below the cell, or on the terminal."""
     line, begun = f"Building {what} ...", time.monotonic()
     if not made.exists() and watched():
         from IPython.display import display

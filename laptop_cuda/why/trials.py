@@ -1,5 +1,4 @@
-"""Experiments on a wrong kernel: each small change of it is run, and its values are compared with those
-wanted.
+"""Experiments on a wrong kernel: each small change is run, and its values compared with those wanted.
 
 All changed kernels are compiled as one file, each in a namespace of its own, and run on copies of what the
 launch was given. A change that cannot be compiled, that fails or that runs much longer counts for nothing.
@@ -66,8 +65,7 @@ def _close(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def _library(text: str, found: list[Edit], defines: tuple[str, ...]):
-    """(the library, {number: change}); number 0 is the kernel as it is. Changes that no compiler takes are
-    left out."""
+    """(the library, {number: change}); number 0 is the kernel as it is. What does not compile is left out."""
     kept = dict(enumerate(found, 1))
     includes = re.findall(r"^[ \t]*#[ \t]*include.*$", text, re.MULTILINE)
     for _ in range(ROUNDS):

@@ -1,5 +1,4 @@
-"""Ways to a good count without the work. Each is a kernel that sums rows; none may pass where counts
-decide."""
+"""Ways to a good count without the work. Each is a kernel that sums rows; none may pass."""
 
 HEAD = """__global__ void row_sums(const float* __restrict__ x, float* __restrict__ out, int n) {
     int t = threadIdx.x;

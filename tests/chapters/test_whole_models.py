@@ -1,5 +1,4 @@
-"""Whole models: tiny folders against what the published code gave (recorded), and folders that cannot be
-opened."""
+"""Whole models: tiny folders against what the published code gave (recorded), and unreadable folders."""
 import json
 import re
 import struct

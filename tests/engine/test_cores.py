@@ -1,5 +1,4 @@
-"""Blocks over the cores of the machine: the same results, the same messages, and what must stay on one
-core."""
+"""Blocks over the cores of the machine: the same results and messages, and what must stay on one."""
 import os
 import signal
 import subprocess

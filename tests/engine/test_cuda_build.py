@@ -1,5 +1,4 @@
-"""Builds: cached by content, safe for two processes, never cached when they fail, errors in the student's
-lines."""
+"""Builds: cached by content, safe for two processes, never cached when they fail, errors by line."""
 import os
 import subprocess
 import sys

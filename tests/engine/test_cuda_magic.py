@@ -1,5 +1,4 @@
-"""The notebook side: `%%cuda` cells, names that never mean an earlier version, `show`, interrupts,
-colours."""
+"""The notebook side: `%%cuda` cells, names that never mean an earlier version, interrupts, colours."""
 import os
 import re
 import signal

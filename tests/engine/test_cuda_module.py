@@ -429,8 +429,7 @@ def test_the_entries_compile_for_gpus(tmp_path, with_nvcc):
 
 @pytest.mark.slow
 def test_a_kernel_with_grid_sync_is_launched_cooperatively(tmp_path):
-    """Nothing but such a launch makes `grid.sync()` valid on a card; the others in the file are launched as
-    ever."""
+    """Only such a launch makes `grid.sync()` valid on a card; others in the file are launched as ever."""
     source = """#include <cooperative_groups.h>
 __global__ void ordinary(float* x) { x[threadIdx.x] = 1; }
 __global__ void meets(float* x) { x[threadIdx.x] = 1; cooperative_groups::this_grid().sync(); }
@@ -463,8 +462,7 @@ def test_a_gpu_build_describes_its_kernels_without_a_card(mod, monkeypatch, with
 
 
 def test_globals_set_before_the_first_launch_reach_every_device(monkeypatch):
-    """Each device has variables of its own: they are written when its library is loaded, and when they are
-    set later."""
+    """Each device has its own variables: written when its library is loaded, and when set later."""
     written = []
     mod = cuda.compile("__constant__ float filter[3];\n__global__ void k(float* x) { x[0] = filter[0]; }")
     library = next(iter(mod._libraries.values()))

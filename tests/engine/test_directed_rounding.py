@@ -1,5 +1,4 @@
-"""Arithmetic rounded down, up and towards zero, against exact fractions: every bit, signs of zero
-included."""
+"""Arithmetic rounded down, up and towards zero, against exact fractions: every bit, also zero's sign."""
 import itertools
 import math
 from fractions import Fraction

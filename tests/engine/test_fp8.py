@@ -1,5 +1,4 @@
-"""The 8-bit floats against torch's, every half and every code, and their loads and stores counted as
-bytes."""
+"""The 8-bit floats against torch's, every half and every code; loads and stores are counted as bytes."""
 import numpy as np
 import pytest
 

@@ -79,8 +79,7 @@ def child(seed: int, kernels: int) -> None:
 
 
 def alone(source: str, kernel: str) -> str:
-    """The source without the other kernels, so that one damaged line is one damaged kernel and the build is
-    quick."""
+    """The source without the other kernels: one damaged line is one damaged kernel, built quickly."""
     needed = {"cooperative_groups": "cg::"}
     own = next(p for p in re.split(r"(?m)^(?=__global__ )", source)
                if re.search(rf"\b{kernel}\(", p.split("{")[0]))

@@ -1,5 +1,4 @@
-"""grid.sync() with as many threads as the model card holds at once: each goes on with its own local
-variables."""
+"""grid.sync() with as many threads as the model card holds: each keeps its own local variables."""
 import numpy as np
 import pytest
 

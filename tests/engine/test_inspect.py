@@ -1,5 +1,4 @@
-"""`inspect`: what the compiler and the disassembler say is read rightly, and joined with the counts
-rightly."""
+"""`inspect`: what compiler and disassembler say is read rightly, and joined with the counts rightly."""
 import os
 import re
 import struct
@@ -208,8 +207,7 @@ def test_registers_are_those_in_the_machine_code(module, with_nvcc):
 
 
 def registers_in(cubin: Path, symbol: str) -> int:
-    """From the ELF file: an entry of .nv.info is 04 2f 08 00, the symbol's number, the registers of that
-    kernel."""
+    """From the ELF file: an entry of .nv.info is 04 2f 08 00, the symbol's number, its registers."""
     raw = cubin.read_bytes()
     start, = struct.unpack_from("<Q", raw, 40)
     size, count, names = struct.unpack_from("<HHH", raw, 58)
@@ -379,8 +377,7 @@ def test_places_are_the_source_s_own(module):
 # ---- every kernel of the course
 @pytest.mark.slow
 def test_the_machine_code_of_every_kernel_is_read(with_disassembler):
-    """Each instance that a card would launch: registers as in the machine code, every instruction of a known
-    kind."""
+    """Each instance that a card would launch: its registers, and every instruction of a known kind."""
     from course_lib.gpu.build import instances
     from course_lib.gpu.cases import CASES
     seen = 0
@@ -399,8 +396,7 @@ def test_the_machine_code_of_every_kernel_is_read(with_disassembler):
 @pytest.mark.slow
 @pytest.mark.parametrize("rung, loads", [(1, 1.0), (2, 1.0), (5, 0.7), (6, 0.45)])
 def test_flash_attention_executes_the_loads_that_were_counted(rung, loads, with_disassembler):
-    """Modelled loads beside counted requests, and the products that the formula needs: 2 n^2 d fused
-    multiply-adds."""
+    """Modelled loads beside counted requests, and the formula's products: 2 n^2 d fused multiply-adds."""
     import torch
 
     from course_lib import cuda as course_cuda

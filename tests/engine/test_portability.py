@@ -1,5 +1,4 @@
-"""Other compilers, another processor, the fallback of the fibers, and the runtime under the sanitizers of its
-own kind."""
+"""Other compilers, another processor, the fibers' fallback, and the runtime under sanitizers."""
 import importlib
 import os
 import shutil
@@ -195,8 +194,7 @@ def test_the_fallback_fibers():
 
 
 def test_the_runtime_under_address_and_undefined_sanitizers():
-    """Undefined behaviour traps: the runtime answers `__ubsan_handle_...` itself, for the kernels, so nothing
-    may report there."""
+    """Undefined behaviour traps: the runtime answers `__ubsan_handle_...` itself, so nothing may report."""
     library = shell("g++", "-print-file-name=libasan.so").strip()
     if not os.path.isabs(library):
         pytest.skip("not run: libasan is not installed")

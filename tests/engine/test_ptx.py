@@ -1,5 +1,4 @@
-"""Inline PTX of published kernels: each instruction gives what CUDA C++ gives, is counted, and has its
-sanitizer rule."""
+"""Inline PTX of published kernels: each instruction gives what CUDA C++ gives, is counted and checked."""
 import numpy as np
 import pytest
 

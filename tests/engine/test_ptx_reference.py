@@ -1,5 +1,4 @@
-"""Inline PTX against the ISA's definitions in Python's whole numbers and NumPy: random operands and the
-edges."""
+"""Inline PTX against the ISA's definitions in Python's integers and NumPy: random operands and edges."""
 import itertools
 
 import numpy as np

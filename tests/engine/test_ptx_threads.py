@@ -1,5 +1,4 @@
-"""Inline PTX by which threads meet or wait for each other: values, orders of memory, and what the sanitizer
-says."""
+"""Inline PTX by which threads meet or wait: values, orders of memory, and what the sanitizer says."""
 import numpy as np
 import pytest
 

@@ -1,5 +1,4 @@
-"""What published kernels do and a first engine got wrong: each is the smallest form of a case found in a
-repository."""
+"""What published kernels do and a first engine got wrong: each the smallest form of a case found."""
 import os
 import shutil
 import subprocess

@@ -1,5 +1,4 @@
-"""No mistake of a kernel may end the Python process: each one here runs sanitized, in a process of its own
-kind."""
+"""No mistake of a kernel may end the Python process: each here runs sanitized, in a process of its own."""
 import subprocess
 import sys
 

@@ -1,5 +1,4 @@
-"""Structs and unions of the source's own: assigned whole, passed and returned by value, their accesses are
-counted and checked."""
+"""Structs and unions of the source: assigned whole, passed by value, their accesses are counted."""
 import numpy as np
 import pytest
 
@@ -31,8 +30,7 @@ def arrays(name: str):
 
 
 def test_copies_are_counted_as_the_pieces_that_their_size_allows(compiler):
-    """12 bytes are three accesses of 4, which touch 12 sectors each; 40 bytes are five of 8, one sector per
-    lane."""
+    """12 bytes are three accesses of 4 with 12 sectors each; 40 bytes five of 8, one sector per lane."""
     mod = compiled(SOURCE)
     for name, loads, sectors, stores, stored in (("assigned", 6, 72, 6, 72), ("summed", 12, 144, 6, 72),
                                                  ("doubled", 10, 320, 10, 320), ("paired", 2, 16, 2, 16)):

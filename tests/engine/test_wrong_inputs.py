@@ -1,5 +1,4 @@
-"""What a Python caller gets wrong is a message that says what to write; the oracles are NumPy and the
-signature."""
+"""What a Python caller gets wrong is a message that says what to write; oracles: NumPy, the signature."""
 import ctypes
 
 import numpy as np

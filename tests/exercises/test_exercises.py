@@ -258,8 +258,7 @@ MUTANTS, CUDA_MUTANTS = 40, 12
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CHAPTERS)), ids=CHAPTERS)
 def test_mutants_of_solutions_are_rejected(number, monkeypatch):
-    """Small automatic changes of a solution that change what it gives on other inputs are wrong on the
-    check's own."""
+    """Small changes of a solution that change what it gives on other inputs are wrong on the check's own."""
     changing, survivors = 0, []
     for ex in EXERCISES:
         if not ex.id.startswith(f"{number}.") or ex.kind in ("predict", "choose"):
@@ -690,8 +689,7 @@ def test_a_number_beyond_all_floats_is_an_answer_too(id, typed):
 
 
 def test_where_the_name_comes_from(tmp_path):
-    """The wrapper that a decorator makes is in a file of torch's; a kernel of another cell is told from
-    the marked one."""
+    """A decorator's wrapper is in a file of torch's; a kernel of another cell is told from the marked one."""
     ex, kernel = find("0.1"), find("0.2")
     results = run_cells(tmp_path, "from course_lib import cuda",
                         "# EXERCISE 0.1\n@torch.no_grad()\n" + ex.solution, 'mix = check("0.1", mix)',

@@ -1,5 +1,4 @@
-"""A page runs to its end whatever one of its cells holds, and with no compiler: in processes of their own, as a
-notebook would."""
+"""A page runs to its end whatever a cell holds, and without a compiler: in processes of their own."""
 import os
 import subprocess
 import sys

@@ -1,5 +1,4 @@
-"""From a wrong element of a student's kernel to the line: what a check offers, and how often it is the right
-one."""
+"""From a wrong element of a student's kernel to the line: what a check offers, how often it is right."""
 import difflib
 
 import pytest

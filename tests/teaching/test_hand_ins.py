@@ -1,5 +1,4 @@
-"""Whatever a folder of submissions can hold: nobody is taken for another, nothing is read without a bound,
-all have a row."""
+"""Whatever a folder of submissions can hold: nobody is mistaken, all is bounded, all have a row."""
 import csv
 import json
 import os

@@ -42,8 +42,7 @@ json.dump(found, open("verdicts.json", "w"))
 @pytest.mark.slow
 @pytest.mark.parametrize("word", CHAPTERS)
 def test_a_handout(word, tmp_path):
-    """Making it tries each function and kernel on each exercise: what gives right answers is listed, or there
-    is none."""
+    """Making it tries each function and kernel on each exercise: what gives right answers is listed."""
     out = tmp_path / "edition"
     made = handout.handout([word], out)
     assert set(made.stay) <= set(cutting.SHOWN)
@@ -105,8 +104,7 @@ def its_checks_say_what_ours_say(out: Path, word: str, made: handout.Handout) ->
 
 
 def its_notebook_runs_once_it_is_solved(out: Path) -> None:
-    """Worked through as a student would: where a cell says that it needs an exercise further down, that is
-    done first."""
+    """Worked through as a student would: where a cell needs an exercise further down, that is done first."""
     notebook = nbformat.read(next((out / "notebooks").glob("*.ipynb")), as_version=4)
     assert not any(c.get("outputs") for c in notebook.cells)
     for cell in notebook.cells:

@@ -1,5 +1,4 @@
-"""What comes out of a marking besides the table: gradebooks, late rules, marks by hand, the class's page,
-what changed."""
+"""What comes out of a marking besides the table: gradebooks, late rules, marks by hand, changes."""
 import concurrent.futures
 import contextlib
 import csv
@@ -212,8 +211,7 @@ class AtOnce:
 
 
 def test_the_table_can_be_looked_at_while_the_run_goes_on(tmp_path, monkeypatch):
-    """It is written for each student whose last notebook is marked; what changed is against the run
-    before."""
+    """Written for each student whose last notebook is marked; what changed is against the run before."""
     seen, write = [], grade._write_so_far
     monkeypatch.setattr(batch, "executor_for", lambda *_: contextlib.nullcontext(AtOnce()))
     results = tmp_path / "out"

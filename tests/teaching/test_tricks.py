@@ -1,5 +1,4 @@
-"""Thirty and more tricks of students' code, and whatever a folder of hand-ins can hold: no credit, no leak,
-no stop."""
+"""Thirty and more tricks of students' code, and whatever a hand-in can hold: no credit, no stop."""
 import csv
 import json
 import math

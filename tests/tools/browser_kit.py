@@ -1,5 +1,4 @@
-"""JupyterLab and Chromium for the tests: one page by its debugging protocol, one server as `make lab` starts
-it."""
+"""JupyterLab and Chromium for the tests: one page by its debugging protocol, one server of `make lab`."""
 import json
 import os
 import re

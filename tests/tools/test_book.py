@@ -97,8 +97,7 @@ def test_a_picture_moves_where_its_states_are_few_and_else_says_where_it_does(tm
 
 @pytest.mark.slow
 def test_a_page_from_the_disk_moves_without_a_kernel(needs, tmp_path):
-    """The script, the states and the style as the book writes them, in a browser that is told to press a
-    key."""
+    """The script, states and style as the book writes them, in a browser that is told to press a key."""
     chromium = needs("chromium")
     moving.write(tmp_path)
     still = moving.shown("<figure>still</figure>", {"explorable": "sectors", "start": {"stride": 2}})

@@ -18,8 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def toy(tmp_path):
-    """A notebook as an editor leaves it: times, versions, counts out of order, an empty cell, a stale
-    output."""
+    """A notebook as an editor leaves it: times, versions, counts out of order, empty and stale cells."""
     path = tmp_path / "01_toy.ipynb"
     cells = [new_markdown_cell("# 1 · Toy\n"), new_code_cell("import course_lib\n\n", execution_count=7),
              new_code_cell(""), new_code_cell("print('one')\nprint('two')", execution_count=3,

@@ -1,5 +1,4 @@
-"""Explorables and their frame: words, stills, tables; what is written where nobody watches; the
-JavaScript."""
+"""Explorables and their frame: words, stills, tables; what is written unwatched; the JavaScript."""
 import html
 import json
 import re

@@ -1,5 +1,4 @@
-"""Explorables and the player in a real JupyterLab: moved by keyboard and pointer, their words are Python's,
-both themes."""
+"""Explorables and the player in a real JupyterLab: keyboard and pointer, Python's words, both themes."""
 import json
 
 import nbformat
@@ -117,8 +116,7 @@ def key_change(browser, n: int, made) -> dict:
 
 
 def pointer_change(browser, n: int, made, state: dict) -> dict:
-    """Another value changed by the pointer: a handle dragged, a mark or a choice clicked, a slider taken to
-    its end."""
+    """Another value by the pointer: a handle dragged, a mark or choice clicked, a slider taken to its end."""
     point = next((c for c in made.controls if c.kind == "point"), None)
     if point is not None:
         box = place(browser, n, f"[data-drag={point.name}]")

@@ -1,5 +1,4 @@
-"""The second explorables of chapters 3, 8, 9 and 11 and the small model from inside: their words, by other
-ways."""
+"""The second explorables of chapters 3, 8, 9 and 11 and the small model inside: words, by other ways."""
 import json
 import re
 

@@ -1,5 +1,4 @@
-"""What only a card can show: the same bits twice, streams and graphs, large tensors, a second device. Without
-hypothesis."""
+"""What only a card can show: the same bits twice, streams and graphs, large tensors, a second device."""
 import pytest
 import torch
 

@@ -18,8 +18,7 @@ def test_without_a_card_nothing_is_claimed(capsys):
 
 
 def table(launches, change=None):
-    """ncu's output for [(kernel, counts)]: its own lines, then one line per launch and metric, in no useful
-    order."""
+    """ncu's output for [(kernel, counts)]: its own lines, then one per launch and metric, unsorted."""
     head = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",' \
            '"Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'
     lines = []

@@ -1,5 +1,4 @@
-"""gpu-first without a card: its order, its limits, and tools that are missing, refuse, hang or speak another
-version."""
+"""gpu-first without a card: its order and limits, and tools that are missing, refuse, hang or are newer."""
 import json
 import re
 import sys

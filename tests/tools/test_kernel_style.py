@@ -30,8 +30,7 @@ def test_size(file):
 
 
 def test_nothing_is_written_twice():
-    """A function of one name in two files may be two functions: then the files are never included
-    together."""
+    """A function of one name in two files may be two functions: the files are then never both included."""
     written = {}
     for file in FILES:
         text = re.sub(r"//.*", "", file.read_text())

@@ -1,5 +1,4 @@
-"""The plugin against notebooks made to fall into nbval's traps; pytest runs in a folder of its own each
-time."""
+"""The plugin against notebooks made to fall into nbval's traps; pytest runs in a fresh folder each time."""
 import os
 import subprocess
 import sys

@@ -1,5 +1,4 @@
-"""One set of packages, said in three files; one list of commands; a Makefile that holds no path of a
-machine."""
+"""One set of packages, said in three files; one list of commands; a Makefile without a machine's paths."""
 import importlib
 import re
 import subprocess

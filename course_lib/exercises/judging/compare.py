@@ -24,8 +24,7 @@ def exact(dtype: bool | str = True) -> Callable:
 
 
 def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
-    """A number or a choice that a person typed: 4 and 4.0 are the same; a tensor with one element counts too.
-    """
+    """A number or a choice that a person typed: 4 and 4.0 are the same; so is a tensor with one element."""
     def compare(got, want, case=None) -> str | None:
         if isinstance(got, torch.Tensor) and got.numel() == 1:
             got = got.item()
@@ -70,8 +69,7 @@ def _near(got, want, atol: float, rtol: float) -> bool:
 def difference(
     got: Any, want: Any, atol: float, rtol: float, dtype: bool = True, where: str = ""
 ) -> str | None:
-    """None if equal, else a sentence about the first difference. `where` names the part, such as 'item 2: '.
-    """
+    """None if equal, else a sentence on the first difference. `where` names the part, such as 'item 2: '."""
     if isinstance(want, torch.Tensor):
         if not isinstance(got, torch.Tensor):
             plain = "plain " * (isinstance(got, Foreign) and got.type.lower().endswith("tensor"))
@@ -128,8 +126,7 @@ def _tensors(got, want, atol, rtol, dtype, where) -> str | None:
 
 
 def _wrong_elements(got: torch.Tensor, want: torch.Tensor, atol: float, rtol: float) -> torch.Tensor:
-    """Which elements differ. A NaN on one side only differs; where the expected value is infinite, so does
-    all else."""
+    """Which elements differ: where a NaN is on one side only, and all that differ from infinity."""
     if _kind(got) == _kind(want) and not (want.is_floating_point() or want.is_complex()):
         return got != want
     g, w = (t.to(torch.complex128 if t.is_complex() else torch.float64) for t in (got, want))

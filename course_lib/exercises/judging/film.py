@@ -170,8 +170,7 @@ class _Case:
         return Film(replay, beside)
 
     def at_element(self, marked: list[dict], n: int) -> tuple[str, str, str]:
-        """The accesses of an error, and all that the reference does to the element then; else what its thread
-        does to the array."""
+        """The accesses of an error and the reference's to that element; else the thread's to the array."""
         event, side, traced = marked[0], self.theirs, self.theirs.traced(n)
         mine = "\n".join(f"interval {e['interval']}: {e['kind']} of {e['array']}[{e['index']}] by thread "
                          f"{e['thread']}, line {e['line']}" for e in marked)

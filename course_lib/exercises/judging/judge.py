@@ -32,8 +32,7 @@ from .wording import BROKEN, changed_inputs, on_failure, on_pass, on_wrong, outp
 
 @dataclass
 class Oracle:
-    """The expected value of each case, and the run of each misconception. Without solutions it can be stored.
-    """
+    """The expected value of each case, and the run of each misconception. It can be stored for a handout."""
     expected: list[Any]
     # (name, question, its run); None: run them when needed
     misconceptions: list[tuple[str, str, Run]] | None = None
@@ -83,8 +82,7 @@ def _of_run(exercise: Exercise, seed: int) -> int:
 
 
 def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
-    """The arrays and the launches of one case, as plain data; args are ("array", index) or ("value", number).
-    """
+    """The arrays and the launches of one case, as plain data; args are ("array", index) or ("value", x)."""
     launches = exercise.launch(*case.args, **case.kwargs)
     arrays, seen, steps = [], {}, []
     for launch in [launches] if isinstance(launches, Launch) else launches:
@@ -222,8 +220,7 @@ def _difference(exercise: Exercise, case: Case, got: Any, want: Any) -> str | No
 
 def broken_property(exercise: Exercise, case: Case, got: Any, want: Any) -> str | None:
     """The first declared property that the value breaks. A property is only asked of a value of the expected
-    shapes, since what it costs to work out depends on them, and it only explains a difference that was found
-    already."""
+    shapes, since its cost depends on them, and it only explains a difference found already."""
     if exercise.language == "cuda" and isinstance(got, list) and len(got) == 1:
         got, want = got[0], want[0]
     if not same_form(got, want):

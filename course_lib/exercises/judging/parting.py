@@ -118,8 +118,7 @@ class Parting:
         return shown
 
     def _before_store(self, shown) -> None:
-        """Where a load is missing and nothing is in its place, the line from which the thread came to its
-        store."""
+        """Where a load is missing and nothing replaces it, the line by which the thread came to its store."""
         store = shown.steps[shown.events[shown.error["events"][0]]["step"]] if shown.error["events"] else None
         lane = self.mine.of(self.here, "lane")
         came = [] if store is None else [
@@ -129,8 +128,7 @@ class Parting:
             shown.error |= {"events": [], "at": [(came[-1], lane)]}
 
     def _at_variable(self, shown, beside: Beside) -> None:
-        """Open at the first variable with a value that the reference's of that name never has, else at one
-        that ends otherwise."""
+        """Open at the first variable with a value that the reference's never has, else at a different end."""
         right = self.theirs.results[self.there.launch]
         other = replay_launch(right, [self.theirs.of(self.there, "block")], EVENTS)
         mine, theirs = _held(shown, self.mine, self.here), {}

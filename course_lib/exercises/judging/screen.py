@@ -1,8 +1,7 @@
 """Verdicts that need no run: the untouched stub, and what the exercise does not allow.
 
 A name that an exercise forbids is looked for where the code uses torch's or a module's: a variable, a
-parameter, a function or an attribute of `self` that the student has called by the same name is the student's
-own.
+parameter, function or attribute of `self` that the student has called so is the student's own.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ def normal(exercise: Exercise, source: str) -> str:
 
 
 def _begins_with_text(node: ast.FunctionDef | ast.ClassDef) -> bool:
-    """Whether a body begins with a constant that does nothing; a body of `...` alone is kept, since it is a
-    stub's."""
+    """Whether a body begins with a constant that does nothing; a body of `...` alone is a stub's."""
     first = node.body[0]
     if not (isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)):
         return False

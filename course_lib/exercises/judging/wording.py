@@ -116,8 +116,7 @@ def _values(exercise: Exercise, case: Case, outcome: Outcome, want: Any, told: s
 
 
 def picture(outcome: Outcome) -> str | None:
-    """The accesses of the first warp to the costliest array, as HTML. Every part of the counts is converted
-    to a number."""
+    """The accesses of the first warp to the costliest array, as HTML. All counts are made numbers first."""
     drawn = (outcome.counts or {}).get("picture")
     if not drawn or not drawn["requests"]:
         return None

@@ -71,8 +71,7 @@ def _plain_dict(value: Any) -> dict | None:
 
 
 def _counts(value: Any) -> dict | None:
-    """The numbers, and which elements were never written. No picture: it is drawn from data that nobody has
-    checked."""
+    """The numbers, and which elements were never written. No picture: its data are not checked."""
     counts = _plain_dict(value)
     if counts is None:
         return None

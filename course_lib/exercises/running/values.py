@@ -12,8 +12,7 @@ from .results import Foreign
 
 
 def freeze(value: Any, depth: int = 0) -> Any:
-    """A copy made of plain tensors, numbers, strings, None and tuples, lists, dicts; anything else becomes
-    Foreign."""
+    """A copy of plain tensors, numbers, strings, None, tuples, lists, dicts; all else becomes Foreign."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value).__module__ == "numpy" and isinstance(value, (numbers.Integral, numbers.Real)):

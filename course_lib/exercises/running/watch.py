@@ -61,8 +61,7 @@ THREADS, HIDDEN = "a thread", "out of sight"
 
 @contextlib.contextmanager
 def calls(forbidden: tuple[str, ...], filename: str):
-    """`with calls(names, filename) as used:` afterwards the set `used` holds what code of that file has
-    called of them."""
+    """`with calls(names, filename) as used:` afterwards `used` holds what that file's code has called."""
     used: set[str] = set()
     functions, operations = _wanted(FUNCTIONS, forbidden), _wanted(OPERATIONS, forbidden)
     wide = bool({"float64", "double"} & set(forbidden))
@@ -94,8 +93,7 @@ def calls(forbidden: tuple[str, ...], filename: str):
 
 @lru_cache(maxsize=1)
 def warm_up() -> None:
-    """Load what torch loads at the first use of such a mode, which takes seconds, before a time limit runs.
-    """
+    """Load what torch loads at the first use of such a mode, which takes seconds, outside any time limit."""
     with calls(("softmax", "cat"), __file__):
         torch.zeros(1, requires_grad=True).sum().backward()
         torch.func.vjp(torch.exp, torch.zeros(1))
@@ -116,8 +114,7 @@ def _name(func, args) -> str:
 
 
 def _from(filename: str) -> bool:
-    """Whether code of this file is what called, at whatever distance: an exercise's own driver may call what
-    it likes."""
+    """Whether code of this file is what called, at any distance: an exercise's own driver may do so."""
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename != RUNNER:
         if _is_cells(frame.f_code.co_filename, filename):

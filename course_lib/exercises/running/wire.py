@@ -2,11 +2,9 @@
 
 What can travel: None, booleans, numbers, strings, dtypes, tuples, lists, dicts, tensors, NumPy arrays.
 Anything else travels as its type's name and a short text (`Opaque`). Reading never runs anything and never
-builds anything but these: every size is checked against the bytes that are really there before memory is
-asked for.
+builds anything but these: every size is checked against the bytes that are there before it is used.
 
-    "WIRE" | length of the header, 4 bytes | header, JSON: the tree | the bytes of each array, in the order of
-    the tree
+    "WIRE" | length of the header, 4 bytes | header, JSON: the tree | each array's bytes, in its order
 
 This file imports only the standard library, torch and numpy: the grader's child loads it alone.
 """
@@ -89,8 +87,7 @@ LONGEST_TEXT = 20_000       # characters
 
 
 def text_of(value: str, limit: int = LONGEST_TEXT) -> str:
-    """A string from elsewhere that can be encoded, printed and stored: no lone surrogates, no endless
-    length."""
+    """A string from elsewhere that can be encoded, printed and stored: no lone surrogates, not endless."""
     short = value if len(value) <= limit else value[:limit] + " ..."
     return short.encode("utf-8", "replace").decode()
 

@@ -65,8 +65,7 @@ def nanochat(c, layer):
 
 @family("gemma2")
 def gemma2(c, layer):
-    """Scores capped by a tanh; every second layer sees a window; the scale is a number of the configuration.
-    """
+    """Scores capped by a tanh; every second layer sees a window; the configuration has the scale."""
     return c.plain(layer, softcap=c.get("attn_logit_softcapping"), scale=c["query_pre_attn_scalar"] ** -0.5)
 
 
@@ -177,8 +176,7 @@ def split_qkv(weights, recipe):
 
 @family("phi3", split=split_qkv)
 def phi3(c, layer):
-    """One matrix makes queries, keys and values; a part of each head turns; long texts have frequencies of
-    their own."""
+    """One matrix makes queries, keys and values; a part of each head turns; frequencies by length."""
     return c.plain(layer, window=c.window())
 
 
@@ -198,8 +196,7 @@ def ernie(c, layer):
 
 @family("mimo_v2_flash", names={"attention_sink_bias": "sinks"})
 def mimo(c, layer):
-    """Windows of 128 with sinks, twice the key heads of a full layer; values are narrower than keys, and
-    scaled."""
+    """Windows of 128 with sinks, twice the key heads of a full layer; values are narrower, and scaled."""
     window, kv_heads = c.layer_type(layer) == "sliding_attention", c["num_key_value_heads"]
     c.used.update(("swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim", "sliding_window_size"))
     return c.plain(

@@ -81,8 +81,7 @@ def hy_v4(c, layer):
 
 @family("mistral_large4_text", "mistral_large4", names=NAMES)
 def mistral_large4(c, layer):
-    """Layers without positions among rotated ones; latents shared between layers; a learned temperature of
-    each head."""
+    """Layers without positions among rotated ones; latents shared between layers; a learned temperature."""
     rotates, source = c.rotates(layer), c.per_layer("kv_source_layers", layer)
     index = indexing(c, layout="interleaved", own_queries=True, rotates=rotates)
     wide = c["qk_nope_head_dim"] + (0 if rotates else c["qk_rope_head_dim"])

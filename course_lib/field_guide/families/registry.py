@@ -7,8 +7,7 @@ FAMILIES: dict[str, "Family"] = {}
 
 @dataclass
 class Family:
-    """One model_type. `recipe(config, layer)` is the difference; the rest is for copying published weights.
-    """
+    """One model_type. `recipe(config, layer)` is the difference; the rest is for copying its weights."""
     model_type: str
     recipe: Callable
     names: dict = field(default_factory=dict)       # published name: ours, by whole name or by its beginning

@@ -94,8 +94,7 @@ def qwen4_exp(c, layer):
                "indexer.index_kpool_compress_ape": "indexer.pool_bias",
                "indexer.index_kpool_compress_gate": "indexer.pool_gate"})
 def glm5_next(c, layer):
-    """Kimi's channel-wise delta rule with a floor under the decay, and latents without positions behind
-    pooled indexers."""
+    """Kimi's channel-wise delta rule with a floor under the decay, and unrotated latents behind indexers."""
     if c.layer_type(layer) == "linear_attention":
         return kda(c, layer, decay_floor=c.get("linear_lower_bound"))
     index = PoolIndexing(

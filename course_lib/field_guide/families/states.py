@@ -1,5 +1,4 @@
-"""Families in which some layers keep a state: the delta rule, Mamba-2, lightning attention, short
-convolutions."""
+"""Families in which some layers keep a state: delta rule, Mamba-2, lightning, short convolutions."""
 import torch
 
 from course_lib.field_guide.families.full_and_window import QK_NORMS, split_qkv
@@ -36,8 +35,7 @@ def kda(c, layer, **changes):
 
 
 def split_interleaved(weights, recipe):
-    """Qwen3-Next stores queries, keys, values and gates head by head in one matrix; and the gate beside each
-    query head."""
+    """Qwen3-Next stores queries, keys, values and gates head by head in one matrix; and the query's gate."""
     if "in_proj_qkvz.weight" in weights:
         r, group = recipe, recipe.n_heads // recipe.n_key_heads
         sizes = [r.key_dim, r.key_dim, group * r.value_dim, group * r.value_dim]
@@ -59,8 +57,7 @@ def split_interleaved(weights, recipe):
 @family("qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", names=DELTA_NAMES, plus_one=QK_NORMS,
         split=split_interleaved)
 def qwen3_next(c, layer):
-    """Three layers of gated delta rule, then one of softmax attention with QK norm, a quarter rotated and a
-    gate."""
+    """Three layers of gated delta rule, then one of softmax with QK norm, a quarter rotated, and a gate."""
     if c.layer_type(layer) == "linear_attention":
         return delta(c, layer)
     c.used.update(("attn_output_gate", "full_attention_interval"))
@@ -85,8 +82,7 @@ def kimi_linear(c, layer):
 
 
 def split_mamba(weights, recipe):
-    """Mamba-2 makes gate, values, keys, queries and steps with one matrix, and convolves values, keys,
-    queries in that order."""
+    """Mamba-2 makes gate, values, keys, queries and steps by one matrix; values, keys, queries convolve."""
     weights = split_qkv(weights, recipe) if not isinstance(recipe, StateRecipe) else weights
     if "in_proj.weight" not in weights or not isinstance(recipe, StateRecipe):
         return weights
@@ -140,8 +136,7 @@ def granite_hybrid(c, layer):
 
 @family("falcon_h1", names=MAMBA_NAMES, split=split_mamba)
 def falcon_h1(c, layer):
-    """Attention and Mamba-2 side by side in every layer; keys and the parts of Mamba's input have fixed
-    multipliers."""
+    """Attention and Mamba-2 side by side in every layer; keys and Mamba's input have fixed multipliers."""
     width = c.get("mamba_d_ssm") or int(c.get("mamba_expand", 2) * c["hidden_size"])
     every = c.get("ssm_in_multiplier", 1.0)
     gate, values, keys, queries, steps = (every * times for times in c.get("ssm_multipliers", [1.0] * 5))
@@ -164,8 +159,7 @@ def split_lightning(weights, recipe):
 
 @family("minimax", "minimax_text_01", names={"output_gate": "gate_proj"}, split=split_lightning)
 def minimax(c, layer):
-    """Lightning attention: a sum over the past that each head forgets at a fixed rate; every eighth layer is
-    softmax."""
+    """Lightning attention: a sum that each head forgets at a fixed rate; every eighth layer is softmax."""
     if c.layer_type(layer) == "full_attention":
         return c.plain(layer, bias=False, out_bias=False)
     heads = c.heads()

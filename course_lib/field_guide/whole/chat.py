@@ -1,7 +1,6 @@
 """`python -m course_lib chat FOLDER`: a conversation with a model on the disk.
 
-Ctrl-C ends an answer and keeps the conversation, what was said of the answer included; an empty line or
-Ctrl-D ends it. """
+Ctrl-C ends an answer and keeps the conversation, what was said included; Ctrl-D ends it all."""
 import argparse
 
 from course_lib.field_guide.whole.decoder import NotANumber

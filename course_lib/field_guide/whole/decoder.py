@@ -131,8 +131,7 @@ class Decoder(nn.Module):
 
     def forward(self, ids: Tensor, positions: Tensor, present: Tensor | None = None,
                 caches: list | None = None, last: list | None = None) -> Tensor:
-        """ids (b, n), the tokens that `caches` do not hold yet -> logits in float32, of all or of those in
-        `last`."""
+        """ids (b, n), the tokens that `caches` lack -> logits in float32, of all or of those in `last`."""
         caches, shared = self.caches() if caches is None else caches, {}
         x = self.embed(ids)
         per_layer = self.per_layer_inputs(ids, x) if self.width else [None] * len(self.layers)
@@ -148,8 +147,7 @@ class Decoder(nn.Module):
         return nn.functional.rms_norm(x, x.shape[-1:], eps=self.plan.eps) if self.plan.embedding_norm else x
 
     def per_layer_inputs(self, ids, x):
-        """Gemma 4: what each layer is told of a token, half from a table of its own, half from the
-        embedding."""
+        """Gemma 4: what each layer is told of a token, half from its own table, half from the embedding."""
         told = (self.per_layer_embedding(ids) * self.width ** 0.5).unflatten(-1, (-1, self.width))
         made = self.per_layer_norm((self.per_layer_proj(x)
                                     * x.shape[-1] ** -0.5).unflatten(-1, (-1, self.width)))

@@ -1,6 +1,5 @@
 """What is peculiar to each whole model beside its attention: a function per family, from a configuration to
-changes of the plan. Where nothing is said it is Llama's: a norm before each part, a gated feed-forward layer,
-untied output."""
+changes of the plan; else it is Llama's: a norm before each part, a gated feed-forward, untied output."""
 from course_lib.field_guide.reading import layer_recipes
 from course_lib.field_guide.whole.decoder import LayerPlan, Plan
 from course_lib.field_guide.whole.parts import Experts, FeedForward
@@ -159,8 +158,7 @@ def cohere2(c):
 
 @whole("granite", "granite_swa")
 def granite(c):
-    """Four fixed multipliers: of embeddings, of what each part adds, of scores (in its attention), of
-    logits."""
+    """Four fixed multipliers: of embeddings, of what each part adds, of scores (in attention), of logits."""
     add = c.get("residual_multiplier", 1.0)
     return dict(embedding_scale=c.get("embedding_multiplier", 1.0),
                 logit_scale=1 / c.get("logits_scaling", 1.0), residual=(1.0, add, 1.0, add))

@@ -94,8 +94,7 @@ class Folder:
 
 
 class SafeFile:
-    """One safetensors file: places[key] is (dtype, shape, begin, end), checked against the length of the
-    file."""
+    """One safetensors file: places[key] is (dtype, shape, begin, end), checked against the file's length."""
 
     def __init__(self, path: Path):
         self.name, size = path.name, path.stat().st_size

@@ -83,8 +83,7 @@ class Model:
     def stream(self, prompt: list[int], max_new_tokens: int, seed: int = 0, stop: tuple = (), caches=None,
                chunk=512, **sampling):
         """The new tokens one by one, until one that ends a text, or until the text holds one of the strings
-        in `stop`. `caches` may hold the beginning of the prompt from an earlier call; long prompts are read
-        in chunks."""
+        in `stop`. `caches` may hold the prompt's beginning; a long prompt is read in chunks."""
         if not prompt:
             raise ValueError("a prompt must have at least one token")
         caches = self.decoder.caches() if caches is None else caches
@@ -166,6 +165,5 @@ def built(folder: Folder) -> tuple[Decoder, str, list[str]]:
 
 
 def plan_has_drafts(model_type: str) -> bool:
-    """Families whose folders carry a layer beyond the model, even where the configuration does not count
-    it."""
+    """Families whose folders carry a layer beyond the model, even where the configuration counts none."""
     return model_type.startswith(("deepseek_v3", "glm_moe_dsa", "glm4_moe", "mimo", "hy_v"))

@@ -1,5 +1,4 @@
-"""What a decoder has besides attention: norms, feed-forward layers and mixtures of experts, as data and as
-modules."""
+"""What a decoder has besides attention: norms, feed-forward layers, experts, as data and as modules."""
 from dataclasses import dataclass
 from functools import partial
 
@@ -87,8 +86,7 @@ class XIELU(nn.Module):
 
 @dataclass(frozen=True)
 class Experts:
-    """A router scores every expert for a token; the token goes through the top_k best and takes their
-    weighted sum."""
+    """A router scores every expert for a token, which takes the weighted sum of its top_k best."""
     count: int
     top_k: int
     expert: FeedForward

@@ -17,8 +17,7 @@ from course_lib.paged_attention import Engine, PagedKVCache, Scheduler
 
 
 def shape_of_rows(decoder: Decoder) -> set:
-    """(key heads, width of a key, width of a value) of every layer, or None of one that keeps something
-    else."""
+    """(key heads, width of a key, width of a value) of every layer; None where it keeps something else."""
     recipes = [layer.recipes for layer in decoder.plan.layers]
     return {(r[0].n_kv_heads, r[0].head_dim, r[0].value_width) if len(r) == 1 and type(r[0]) is Recipe
             and r[0].reuses is None and r[0].indexer is None else None for r in recipes}
@@ -45,8 +44,7 @@ class Rows(Cache):
         return [x[self.layer, blocks, :, offsets].transpose(0, 1)[None] for x in (pool.keys, pool.values)]
 
     def trim(self, limit, *names):
-        """Pages are given back whole, when a sequence ends: what a window has passed is kept, and not
-        seen."""
+        """Pages are given back when a sequence ends: what a window has passed is kept, but not seen."""
 
 
 class Server(Engine):
@@ -78,8 +76,7 @@ class Server(Engine):
 
 def serve(decoder: Decoder, prompts: list, max_new_tokens: int, ends, seed: int,
           **sampling) -> list[list[int]]:
-    """The new tokens of every prompt. Room for 16 of the longest at a time; a sequence that finds no page
-    waits."""
+    """The new tokens of every prompt. Room for 16 of the longest at a time; who finds no page waits."""
     longest = max(map(len, prompts)) + max_new_tokens
     server = Server(decoder, n_blocks=(longest // 16 + 2) * min(len(prompts), 16), token_budget=256)
     ends = [end for end in ends if end < decoder.plan.vocab]

@@ -83,8 +83,7 @@ def write_tiny(folder, config: dict, shapes: dict, seed: int = 0, dtype=torch.fl
 
 
 def weight(name: str, key: str, shape) -> Tensor:
-    """Matrices keep lengths; factors of norms are around 1, or around 0 where the family stores them minus
-    one."""
+    """Matrices keep lengths; factors of norms are around 1, or around 0 where stored minus one."""
     if key.endswith(("act_fn.beta", "act_fn.eps")):
         return made_up(name, shape, 0.1, mean=-0.5 if key.endswith("eps") else 0.5)
     if key.endswith("A_log"):               # a state forgets as fast as in trained models

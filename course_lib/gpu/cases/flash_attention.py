@@ -147,8 +147,7 @@ def product_of_lanes(a, b):
 
 
 def product_in_float64(a, b):
-    """Registers to matrices by the maps of kernels/common/tensor_core.cuh, multiplied, and the sums back to
-    their lanes."""
+    """Registers to matrices by kernels/common/tensor_core.cuh, multiplied, the sums back to their lanes."""
     a = a.view(8, 4, 2, 2, 2).permute(3, 0, 2, 1, 4).reshape(16, 16)
     b = b.view(8, 4, 2, 2).permute(2, 1, 3, 0).reshape(16, 8)
     return (a @ b).view(2, 8, 4, 2).permute(1, 2, 0, 3).reshape(32, 4)

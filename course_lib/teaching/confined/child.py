@@ -1,9 +1,7 @@
-"""The other side of `sandbox.py`: a process that has torch loaded, and forks once for each piece of a
-student's work.
+"""The other side of `sandbox.py`: a process with torch loaded that forks once for each student's piece.
 
 It is started by path, knows only the files named to it, and serves one job at a time: fork, build the walls,
-run, answer, and end everything that the job has started. Nothing it holds is secret: no solution, no other
-student's work.
+run, answer, and end everything that the job has started. Nothing it holds is secret.
 """
 # over the guide: the child loads this file by its path, without the package around it
 from __future__ import annotations
@@ -64,8 +62,7 @@ def main(control: socket.socket, config: dict) -> None:
 
 
 def load(config: dict) -> None:
-    """Import the named files of the course alone, as the modules they are, without the packages around
-    them."""
+    """Import the named files of the course alone, as their modules, without the packages around them."""
     packages = {name[:at] for name in config["files"] for at, sign in enumerate(name) if sign == "."}
     for name in sorted(packages):
         sys.modules[name] = types.ModuleType(name)
@@ -139,8 +136,7 @@ def serve(job: dict, request: int, reply: int, output: int, say: int) -> None:
 
 
 def build(job: dict) -> None:
-    """Everything this process gives up; the order matters. Unless strict, a wall that cannot be built is left
-    out."""
+    """Everything this process gives up, in order. Unless strict, a wall that cannot be built is left out."""
     ruleset = []
     steps = [(lambda: walls.limit(job["cpu"], job["memory"], job["processes"], job["file_bytes"]), True),
              (lambda: ruleset.append(walls.landlock(job["readable"], job["listable"], job["folder"])),
@@ -198,8 +194,7 @@ def processor_time() -> float:
 
 
 def reap(pid: int, wait: bool = False) -> int | None:
-    """The exit status of the job's first process (negative: the signal), or None while it runs. Buries
-    orphans too."""
+    """The exit status of the job's first process (negative: a signal), or None. Buries orphans too."""
     found = None
     while True:
         try:
@@ -220,8 +215,7 @@ REAPED: dict[int, int] = {}
 
 
 def end_all(pid: int) -> None:
-    """Kill every process that descends from this one. A stopped process cannot fork, so stop all of them
-    first."""
+    """Kill every process that descends from this one. A stopped process cannot fork: stop all first."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

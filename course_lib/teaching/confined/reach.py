@@ -23,8 +23,7 @@ def hidden_paths(extra=()) -> list[Path]:
 
 
 def readable_paths(hidden: list[Path]) -> tuple[list[str], list[str]]:
-    """(readable, listable): Python, torch, the compilers and the engine, without what is hidden below them.
-    """
+    """(readable, listable): Python, torch, compilers and engine, without what is hidden below them."""
     roots = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix, *library_paths())}
     roots |= set(map(Path, ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives",
                             "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")))
@@ -83,8 +82,7 @@ UIDS = 64           # users of one marking process: each run has the next
 
 
 def spare_uid() -> int:
-    """The first of UIDS users that own nothing, others for each marking process; 0 if this process is not
-    root."""
+    """The first of UIDS users that own nothing, others for each marking process; 0 unless this is root."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return 0
     wanted = walls.SPARE_UIDS + os.getpid() % 100_000 * UIDS

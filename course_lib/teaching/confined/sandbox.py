@@ -4,8 +4,7 @@
         reply = sandbox.run(request, source)        # a results.Request and text -> a Reply
 
 One process with torch loaded waits, and forks once for each run (a few milliseconds); the fork builds its
-walls (`walls.py`), runs the code, sends plain data back (`wire.py`) and is ended with everything it has
-started.
+walls (`walls.py`), runs the code, sends plain data back (`wire.py`) and is ended with all it started.
 """
 from __future__ import annotations
 
@@ -189,8 +188,7 @@ class Sandbox:
                 "readable": self.readable, "listable": self.listable, **asdict(limits)}
 
     def _listen(self, reply_fd: int, output_fd: int, limits: Limits) -> tuple[bytes, bytes, str]:
-        """Read both pipes until their last writer has closed them; have the run ended once the answer is
-        complete."""
+        """Read both pipes until their last writer closes them; end the run once the answer is complete."""
         reply, output, told, cut = bytearray(), bytearray(), False, ""
         waiting = {reply_fd, output_fd}
         deadline = time.monotonic() + limits.seconds + 30

@@ -1,5 +1,4 @@
-"""The walls around a student's code: the rights that a process gives up before it runs code that it does not
-trust.
+"""The walls around a student's code: the rights that a process gives up before it runs that.
 
 Limits on time, memory, processes and files (setrlimit); another user, if this one is root; only the listed
 folders to read (Landlock); no network and nothing that reaches into another process (seccomp). A process
@@ -197,8 +196,7 @@ def has_seccomp() -> bool:
 
 
 def filter_calls(signals_scoped: bool) -> None:
-    """Refuse the calls above with 'not permitted', and answer those of PRETENDED without carrying them
-    out."""
+    """Refuse the calls above with 'not permitted'; answer those of PRETENDED without carrying them out."""
     column, architecture = ARCHITECTURES[platform.machine()]
     refuse = (RETURN, 0, 0, ERROR | errno.EPERM)
     program = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]

@@ -1,5 +1,4 @@
-"""What a job's processes take, read from /proc by the process above them: memory, files, time without a
-processor."""
+"""What a job's processes take, read from /proc by the process above: memory, files, idle time."""
 from __future__ import annotations
 
 import os
@@ -21,8 +20,7 @@ def taken_too_much(job: dict) -> str | None:
 
 
 def descendants() -> set[int]:
-    """The living processes below this one. One whose first thread has ended is a zombie by name, but lives by
-    its others."""
+    """The living processes below this one. A zombie by its first thread may live by its others."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,5 +1,4 @@
-"""Code that is the same, names, comments and spacing aside; and whether a text holds the solution of an
-exercise."""
+"""Code that is the same, names, comments and spacing aside; whether a text holds a solution."""
 from __future__ import annotations
 
 import ast
@@ -23,8 +22,7 @@ CPP_WORDS = set("""
 
 @lru_cache(maxsize=4096)
 def skeleton(source: str, language: str = "python") -> str:
-    """A text that two sources share exactly if they differ in names that they define, comments and spacing
-    alone."""
+    """A text that two sources share exactly if they differ in their own names, comments and spacing."""
     return _cpp(source) if language == "cuda" else _python(source)
 
 
@@ -120,8 +118,7 @@ def line_set(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=None)
 def telling_lines(exercise: Exercise) -> list[str]:
-    """The lines by which the solution is known: those that the stub does not have; all, where those are too
-    few."""
+    """The lines by which the solution is known: those that the stub lacks; all, where these are too few."""
     if exercise.kind in ("predict", "choose"):
         return []
     known = set(lines_of(exercise.stub)) | set(lines_of(exercise.card))

@@ -147,8 +147,7 @@ class Flash(Problem):
     Every query meets every key. While a key is in shared memory, at most room / width - 1 queries fit
     beside it. So each key is read at least ceil(n / that) times, and each query once; a row of `width`
     floats, a multiple of 32, is whole sectors. With the roles of queries and keys exchanged, n and m are
-    exchanged in that sum; the large case has m <= n and as many tiles of keys as of queries, so that this
-    costs no less.
+    exchanged in that sum; the large case has m <= n and as many tiles, so that this costs no less.
     """
     id, chapter, name, title = "90.7", 6, "best_match", "As many queries as fit"
     minutes, points, target = 25, 6, 100_000

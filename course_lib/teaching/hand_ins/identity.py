@@ -39,8 +39,7 @@ GRADESCOPE = re.compile(r"submission_(?P<id>\d{3,20})", re.I)
 
 @dataclass(frozen=True)
 class Person:
-    """Who handed something in. `id` is the number by which a learning platform knows them; "" if it gave
-    none."""
+    """Who handed something in. `id` is the number by which a learning platform knows them, or ""."""
     name: str
     id: str = ""
 
@@ -139,8 +138,7 @@ class Roster:
         return cls(people)
 
     def find(self, person: Person) -> dict[str, str] | None:
-        """The one row that is this person's: by id, else by name, login or e-mail. None if there is none, or
-        two."""
+        """The one row that is this person's: by id, else by name, login or e-mail; None unless just one."""
         if person.id and (found := [p for p in self.people if p["id"] == person.id]):
             return found[0] if len(found) == 1 else None
         wanted = _letters(person.name)

@@ -129,8 +129,7 @@ def _zipped(source, found: Found, depth: int = 0) -> Iterator[Found]:
 
 
 def _class_zip(path: Path, depth: int | None) -> Iterator[Found]:
-    """The notebooks in an instructor's zip file: each of its entries belongs to the person whom its inner
-    path names."""
+    """The notebooks in an instructor's zip file: each entry is of the person whom its inner path names."""
     when = path.stat().st_mtime
     for name, moment, data, problem in _entries(path, when, limit=MAX_FILES):
         person = person_of(name, depth)
@@ -145,8 +144,7 @@ def _class_zip(path: Path, depth: int | None) -> Iterator[Found]:
 
 def _entries(source, when: float,
              limit: int = MAX_ENTRIES) -> Iterator[tuple[PurePosixPath, float, bytes, str]]:
-    """(name, time, bytes, problem) of the notebooks and zip files in a zip file; one row with a problem if it
-    is broken."""
+    """(name, time, bytes, problem) of notebooks and zip files in a zip file; one row if it is broken."""
     try:
         with zipfile.ZipFile(source) as archive:
             for entry in archive.infolist()[:limit]:

@@ -13,16 +13,14 @@ from .submissions import Submission
 
 @dataclass
 class LateRule:
-    """`due`: chapter -> moment, "" for all others. Each day begun after it costs `percent`; after `most` days
-    all is lost."""
+    """`due`: chapter -> moment, "" for all others. Each day after it costs `percent`; after `most`, all."""
     due: dict[str, datetime.datetime] = field(default_factory=dict)
     percent: float = 0.0
     most: int | None = None
     grace: float = 0.0              # minutes
 
     def share(self, submission: Submission) -> tuple[float, str]:
-        """(the share of its points that a hand-in keeps, a note); an `extension` in the roster, in hours,
-        moves the deadline."""
+        """(the share of its points that a hand-in keeps, a note); `extension` (hours) moves the deadline."""
         hours = self._hours(submission)
         if hours is None:
             return 1.0, ""

@@ -1,5 +1,4 @@
-"""A chapter's exercises as a handout has them: comparisons and properties as code, everything else as stored
-data."""
+"""A chapter's exercises as a handout has them: comparisons and properties as code, the rest as data."""
 from __future__ import annotations
 
 import ast
@@ -17,8 +16,7 @@ from .pieces import Pieces
 
 
 def write_declarations(word: str, folder: Path, notebook: Path, kept_back) -> None:
-    """Write exercises/chapters/<word>.py and its data. `kept_back`: exercises and functions that the class
-    is not to see yet."""
+    """Write exercises/chapters/<word>.py and its data. `kept_back`: what the class is not to see yet."""
     exercises = [e for e in load_chapter(word) if e.id not in kept_back]
     module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
     pieces, tables = Pieces(module), {}
@@ -56,8 +54,7 @@ def names_imported(notebook: Path, module: str) -> list[str]:
 
 
 def tabulated(function, exercises: list[Exercise]) -> list:
-    """The results of a function for 0, 1, 2, ..., until it raises. In place of a solution: which exercises
-    ask for it."""
+    """The results of a function for 0, 1, 2, ... until it raises; for a solution, which exercises ask."""
     answers = []
     try:
         for number in range(100):

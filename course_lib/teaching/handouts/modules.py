@@ -20,8 +20,7 @@ def file_of(module: str) -> Path | None:
 
 
 def closure(roots: list[str], words: list[str]) -> list[str]:
-    """The roots and all of the course that they import, without the instructor's side and chapters'
-    exercises."""
+    """The roots and what they import of the course, without the instructor's side and the exercises."""
     declared = {f"course_lib.exercises.chapters.{word}" for word in CHAPTERS}
     found, waiting = [], list(dict.fromkeys(roots))
     while waiting:

@@ -23,8 +23,7 @@ from .store import Store
 
 def tasks(submissions: list[Submission], chapters: list[str], store: Store, strict: bool, private: str | None,
           hide: list[Path]) -> dict[int, dict]:
-    """What `marking.mark_notebook` needs, for each notebook (by its index) that the store does not know all
-    of."""
+    """What `marking.mark_notebook` needs, for each notebook (by its index) that the store lacks."""
     waiting = {}
     for index, submission in enumerate(submissions):
         if submission.problem or not submission.chapter:
@@ -49,8 +48,7 @@ class Batch:
         self.bar = Bar(len(waiting))
 
     def mark(self, jobs: int, dask: str | None = None) -> list[str]:
-        """Mark what is waiting, `jobs` at a time. Where a worker dies, go on one by one: the pool does not
-        say over which."""
+        """Mark what is waiting, `jobs` at a time. Where a worker dies, one by one: the pool names none."""
         alone, jobs = False, min(max(1, jobs), len(self.waiting) or 1)
         while self.waiting:
             try:
@@ -168,8 +166,7 @@ def _worker() -> None:
 
 
 def _end_worker(*_) -> None:
-    """End now: Ctrl-C reaches the workers too, and without this they would go on with the rest of the queue.
-    """
+    """End now: Ctrl-C reaches the workers too, which would otherwise go on with the rest of the queue."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     marking.close_sandbox()

@@ -9,8 +9,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def bounded_memory(limit: int):
-    """An allocation beyond `limit` bytes more than now raises: an answer can be small and make a comparison
-    large."""
+    """An allocation beyond `limit` bytes more than now raises: a small answer may compare at great cost."""
     if sys.platform != "linux":
         yield
         return

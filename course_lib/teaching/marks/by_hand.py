@@ -1,5 +1,4 @@
-"""Marks that a person gives: RESULTS/by_hand.csv, which `grade` writes, an instructor fills in, and `grade`
-reads again.
+"""Marks that a person gives: RESULTS/by_hand.csv, which `grade` writes and reads again, filled in.
 
 A student's text answer is a Markdown cell that begins with `Answer 3.a` (a heading or bold, or not): each has
 a line with its text. Points in a line of an ordinary exercise replace the automatic ones. Lines that somebody
@@ -48,8 +47,7 @@ def read(results: Path) -> list[Line]:
 
 
 def merge(marks: list[Mark], submissions: list[Submission], lines: list[Line]) -> list[Line]:
-    """Put the given points into the marks, and return the lines to be written: the given ones and all text
-    answers."""
+    """Put the given points into the marks; return the lines to write: the given ones, all text answers."""
     given = {(line.student, line.exercise): line for line in lines if line.points or line.comment}
     for submission in submissions:
         for id, text in submission.answers.items():

@@ -1,5 +1,4 @@
-"""Marking one notebook: the part that runs on a worker of the grader, be it a process here or a machine of a
-cluster."""
+"""Marking one notebook: the part that runs on a worker of the grader, here or on a cluster."""
 from __future__ import annotations
 
 import hashlib
@@ -32,8 +31,7 @@ _oracles: dict[tuple[str, int], judge.Oracle] = {}        # the latest last
 
 
 def mark_notebook(task: dict) -> dict:
-    """{"cells": {id: source}, "seed", "strict", "exercises": DIR or None, "hide": paths}
-    -> {id: verdict as a dict}."""
+    """{"cells": {id: source}, "seed", "strict", "exercises": DIR or None, "hide": paths} -> {id: verdict}."""
     sandbox = warm_sandbox(task["strict"], (*task["hide"], *filter(None, [task["exercises"]])))
     load_private(task["exercises"])
     return mark_cells(task["cells"], find, task["seed"], sandbox)
@@ -157,8 +155,7 @@ def _oracle(exercise: Exercise, cases, seed: int) -> judge.Oracle:
 def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: judge.Oracle) -> Verdict:
     """`judge.judge`, with the misconceptions run once for all students, and only when one of them is wrong.
 
-    Only the comparisons are bounded: the engine, which runs a kernel's misconceptions here, reserves more
-    addresses.
+    Only the comparisons are bounded: the engine, which runs kernels here, reserves more addresses.
     """
     with bounded_memory(JUDGING):
         known = judge.Oracle(oracle.expected, oracle.misconceptions or [])
@@ -204,8 +201,7 @@ _loaded: dict[str, list[str]] = {}
 
 
 def fingerprint(exercise: Exercise) -> str:
-    """Changes whenever a mark for this exercise could change: with its declaration, the course's code, torch.
-    """
+    """Changes whenever a mark for this exercise could: with its declaration, the course's code, torch."""
     own = _loaded_from(exercise)
     return hashlib.sha256(f"{_course_state()} {own} {torch.__version__} {exercise.id}".encode()).hexdigest()[
         :16]

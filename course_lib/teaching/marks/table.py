@@ -67,8 +67,7 @@ def _mark(student: str, chapter: str, exercise: Exercise, submission: Submission
 
 
 def flag_copies(marks: list[Mark]) -> None:
-    """Say whose code equals the reference or a classmate's. Only in *write* exercises: a repaired line is
-    alike for all."""
+    """Say whose code equals the reference or a classmate's. Only in *write*: repaired lines are all alike."""
     same: dict[tuple[str, str], list[Mark]] = {}
     references = {}
     for mark in marks:

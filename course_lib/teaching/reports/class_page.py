@@ -1,5 +1,4 @@
-"""class.html: who is stuck where, what the class gets wrong, and whose code is alike. For the instructor
-alone."""
+"""class.html: who is stuck where, what the class gets wrong, whose code is alike. For the instructor."""
 from __future__ import annotations
 
 from collections import Counter
@@ -37,8 +36,7 @@ def _exercises(marks: list[Mark]) -> str:
 
 
 def _stuck(marks: list[Mark]) -> str:
-    """Who has tried and not passed, by student, those with the most first; and who has not begun a chapter.
-    """
+    """Who has tried and not passed, by student, those with the most first; who has not begun a chapter."""
     rows = []
     for student, theirs in _by(marks, "student").items():
         wrong = [m.exercise for m in theirs if m.verdict.status == WRONG]

@@ -52,8 +52,7 @@ def title(chapter: str) -> str:
 
 
 def canvas(people: dict[str, Submission], sums: dict, chapters: list[str]) -> str:
-    """Student, ID, SIS User ID, SIS Login ID, Section, then one column per assignment; the second row has the
-    points possible."""
+    """Student, ID, SIS User ID, SIS Login ID, Section, one column per assignment; row 2: points possible."""
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *map(title, chapters)]
     most = [f"{max((sums[p, c][1] for p in people), default=0):g}" for c in chapters]
     rows = [[s.row.get("name") or student, _number(s), "", s.row.get("login", ""), s.row.get("section", ""),
@@ -69,8 +68,7 @@ def moodle(people: dict[str, Submission], sums: dict, chapters: list[str]) -> st
 
 
 def moodle_worksheet(people: dict[str, Submission], sums: dict, chapter: str) -> str:
-    """An offline grading worksheet: the participant's number is the one in the name of the folder that Moodle
-    made."""
+    """An offline grading worksheet: the participant's number is in the name of the folder Moodle made."""
     rows = [[f"Participant {s.given.id}", s.row.get("name") or s.given.name, *(f"{n:g}" for n in sums[student, chapter]), ""]
             for student, s in people.items() if s.given.id]
     return csv_text([["Identifier", "Full name", "Grade", "Maximum Grade", "Feedback comments"], *rows])

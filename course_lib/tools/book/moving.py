@@ -33,8 +33,7 @@ def is_moving(output) -> bool:
 
 
 def write(static: Path) -> None:
-    """The front end as a plain script (a page from the disk may load no module), its style, and one file of
-    states per explorable."""
+    """The front end as a plain script (pages from a disk load no module), its style, its states."""
     (static / "explorables").mkdir()
     (static / "explore.js").write_text(script(), encoding="utf-8")
     (static / "explore.css").write_text(front.css(), encoding="utf-8")

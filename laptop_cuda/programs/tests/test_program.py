@@ -1,5 +1,4 @@
-"""Whole programs: main, launches, device memory, errors, in a process of their own; and the tool around
-them."""
+"""Whole programs: main, launches, memory, errors, in a process of their own; and the tool around them."""
 import json
 import subprocess
 import sys
@@ -186,8 +185,7 @@ int main() {
 
 
 def test_an_argument_with_a_destructor_and_one_by_reference(tmp_path):
-    """No thread frees what its copy of an argument owns, but the host does, as on a card; a reference is the
-    host's own object."""
+    """No thread frees what its copy of an argument owns, but the host does; a reference is the host's own."""
     ran = run(written(tmp_path, OWNERS))
     assert (ran.stdout, [error["kind"] for error in ran.errors], ran.crash) == ("4 4\n", ["misuse"], "")
 

@@ -1,5 +1,4 @@
-"""curand: the numbers of a GPU, as NVIDIA's own header gives them when it is compiled for a CPU; and the host
-API."""
+"""curand: a GPU's numbers, as NVIDIA's own header gives them on a CPU; and the host API."""
 import numpy as np
 import pytest
 import torch

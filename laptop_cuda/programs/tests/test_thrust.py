@@ -1,5 +1,4 @@
-"""Thrust in whole programs: containers, iterators, algorithms; kernels on its memory are checked as any
-other."""
+"""Thrust in whole programs: containers, iterators, algorithms; kernels on its memory are checked."""
 
 PROGRAM = r"""
 #include <cstdio>
