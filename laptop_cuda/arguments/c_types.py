@@ -88,4 +88,4 @@ class CResult(ctypes.Structure):
                 ("executed", POINTER(CStep)), ("n_executed", c_uint64), ("recorded_steps", c_void_p),
                 ("n_recorded_steps", c_uint64), ("recorded_events", c_void_p),
                 ("n_recorded_events", c_uint64), ("cut", c_int32),
-                ("checked_blocks", c_uint64), ("checked", c_uint32 * 3)]
+                ("checked_blocks", c_uint64), ("checked", c_uint32 * 3), ("moments", c_void_p), ("n_moments", c_uint64)]

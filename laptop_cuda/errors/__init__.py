@@ -32,6 +32,10 @@ class KernelError(RuntimeError):
         """The replay as a picture, opened where the message points; see `laptop_cuda.pictures.player`."""
         play(self.replay(blocks=blocks, events=events))
 
+    def timeline(self, block=0, order: str = ""):
+        """Who waited for whom up to the error; see `laptop_cuda.asynchronous.timeline`."""
+        return packs.part("asynchronous.timeline").timeline(self._failed, self, block, order)
+
     def _render_traceback_(self) -> list[str]:
         return [f"KernelError: {self.message}"]
 

@@ -35,7 +35,8 @@ typedef struct {
     uint64_t offset;
 } laptop_address;
 
-enum { LAPTOP_PLAIN = 0, LAPTOP_PROFILE = 1, LAPTOP_SANITIZE = 2, LAPTOP_RECORD = 4 };    // added up: 3 = the first two
+enum { LAPTOP_PLAIN = 0, LAPTOP_PROFILE = 1, LAPTOP_SANITIZE = 2, LAPTOP_RECORD = 4,      // added up: 3 = the first two
+       LAPTOP_TIMELINE = 8 };    // of the recorded blocks
 enum { LAPTOP_FORWARD = 0, LAPTOP_REVERSE = 1, LAPTOP_SEEDED = 2, LAPTOP_EARLY = 3 };     // early: forward, copies at once
 
 typedef struct {             // of all launches together
@@ -137,6 +138,16 @@ typedef struct {             // one lane's part in a request
     unsigned char before[16], after[16];         // the bytes there before and after it
 } laptop_event;
 
+enum { LAPTOP_COPY_ISSUED, LAPTOP_COPY_LANDED, LAPTOP_ARRIVES, LAPTOP_WAIT_BEGINS, LAPTOP_WAIT_ENDS, LAPTOP_PRODUCT_ISSUED,
+       LAPTOP_PRODUCTS_WAITED, LAPTOP_COPIES_WAITED };
+
+typedef struct {             // of a timeline, in the order in which they ran
+    const void *name, *barrier;      // of a copy or product; its mbarrier, or 1 and up: barriers 0 to 15 of the block; null: none
+    int64_t offset;          // of the mbarrier in its memory
+    int32_t memory, what;
+    uint32_t thread, pc, phase, bytes;
+} laptop_moment;
+
 typedef struct {
     uint32_t block[3], thread[3];
     uint32_t pc;             // 0 = unknown
@@ -197,6 +208,8 @@ typedef struct laptop_result {
     int32_t cut;             // there was more than record_events
     uint64_t checked_blocks; // from their start to their end, where there was a limit
     uint32_t checked[3];     // the first of them, and the last
+    const laptop_moment* moments;
+    uint64_t n_moments;
 } laptop_result;
 
 laptop_result* laptop_run(const laptop_launch*);

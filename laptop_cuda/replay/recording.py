@@ -17,6 +17,10 @@ EVENT = np.dtype([("time", "u8"), ("address", "u8"), ("offset", "i8"), ("memory"
                   ("operation", "i4"), ("before", "V16"), ("after", "V16")], align=True)
 
 
+MOMENT = np.dtype([("name", "u8"), ("barrier", "u8"), ("offset", "i8"), ("memory", "i4"), ("what", "i4"), ("thread", "u4"),
+                   ("pc", "u4"), ("phase", "u4"), ("bytes", "u4")], align=True)
+
+
 @dataclass(frozen=True)
 class Party:
     """One side of an error: a thread, and the access that it was at."""
@@ -35,19 +39,21 @@ class Recording:
     error: object                # a KernelError or None
     parties: tuple[Party, ...]   # of the error
     place: tuple[int, int, int]  # of the error: memory, offset, size
+    moments: np.ndarray          # of MOMENT
 
 
 def record(result, mode: int, *, blocks=None, events: int, watch: tuple[int, int, int] | None = None,
-           entry: ctypes.c_void_p | None = None):
+           entry: ctypes.c_void_p | None = None, order: str = ""):
     """Runs the launch of a LaunchResult again. `blocks` are numbers in the grid (None: all); `watch` is
     (array, first byte, byte after the last): then only accesses to those are recorded, and no steps;
-    `entry` is another kernel, of the result's library, to run in place of the one that ran."""
+    `entry` is another kernel, of the result's library, to run in place of the one that ran; `order` another order."""
     from ..report import kernel_error
     run, free = launch._runtime(str(result.library))
     with result.inputs.again() as c_launch:
         c_launch.mode = mode | launch.PROFILE | RECORD
         if entry is not None:
             c_launch.entry, c_launch.library = entry, str(result.library).encode()
+        c_launch.order = launch.ORDERS.get(order, c_launch.order)
         wanted = sorted(blocks or ())
         c_blocks = (ctypes.c_uint32 * max(len(wanted), 1))(*wanted)
         if blocks is not None:
@@ -67,7 +73,8 @@ def record(result, mode: int, *, blocks=None, events: int, watch: tuple[int, int
             return Recording(_table(c.recorded_steps, c.n_recorded_steps, STEP),
                              _table(c.recorded_events, c.n_recorded_events, EVENT), bool(c.cut),
                              again.memories, error, _parties(c.error, result) if error else (),
-                             (c.error.memory, c.error.offset, c.error.size))
+                             (c.error.memory, c.error.offset, c.error.size),
+                             _table(c.moments, c.n_moments, MOMENT))
         finally:
             free(answer)
 

@@ -8,6 +8,7 @@ each sector that a request touched: what is asked of L1, and at most this much g
 import html
 from dataclasses import dataclass, field
 
+from .. import packs
 from ..arguments.inputs import conflicts, replay, why
 from ..errors import KernelError, kernel_error
 from ..machine import REAL, Machine
@@ -206,6 +207,10 @@ class LaunchReport:
     def play(self, *, blocks=None, events: int | None = None) -> None:
         """The replay as a picture that a person steps through; see `laptop_cuda.pictures.player`."""
         play(self.replay(blocks=blocks, events=events))
+
+    def timeline(self, block=0, order: str = ""):
+        """Who waits for whom in one block, in logical steps. See `laptop_cuda.asynchronous.timeline`."""
+        return packs.part("asynchronous.timeline").timeline(self._result, None, block, order)
 
     # ---- as a table
     def _rows(self) -> list[tuple[str, str, str, str, str, str]]:

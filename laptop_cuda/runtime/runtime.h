@@ -206,6 +206,7 @@ struct Block {
     std::vector<InFlight> in_flight_elsewhere;
     std::shared_ptr<struct Asynchronous> asynchronous;   // of the pack: its barriers and bulk copies
     uint32_t arrived_at[16] = {};        // of each barrier of a part of the block, those who arrived and do not wait
+    uint32_t turns[16] = {};             // and how often it has opened
     ~Block();
 };
 
@@ -329,6 +330,7 @@ struct Run {
     // recording
     std::vector<laptop_warp_step> recorded_steps;
     std::vector<laptop_event> recorded_events;
+    std::vector<laptop_moment> moments;
     uint64_t time = 0;
     bool cut = false, older_gone = false;        // of what was recorded: the end, the beginning
     // sanitizer
@@ -483,6 +485,10 @@ bool is_recorded(const Block&);
 void record_request(const Warp&, const laptop_warp_step&, const Access* const* accesses, const uint8_t* lanes, int n);
 void record_step(Warp&, unsigned lanes, const uint32_t* words);
 bool nothing_left_to_record(uint64_t block);
+inline bool has_timeline() { return run->launch->mode & LAPTOP_TIMELINE; }
+// Into the timeline: what a thread did, or the copy engine for it.
+void note(const Block&, uint32_t thread, int what, const void* barrier, uint32_t phase, const void* site,
+          const void* name = nullptr, uint32_t bytes = 0);
 void record_end();               // of a launch that fails: what the warp has logged so far
 
 // ------------------------------------------------------------------ errors

@@ -266,6 +266,8 @@ static void collect(Result& result) {
     result.n_recorded_steps = r.recorded_steps.size();
     result.recorded_events = r.recorded_events.data();
     result.n_recorded_events = r.recorded_events.size();
+    result.moments = r.moments.data();
+    result.n_moments = r.moments.size();
     result.cut = r.cut || r.older_gone;
     result.checked_blocks = r.watch.limited ? r.watch.whole : r.n_blocks;
     memcpy(result.checked, r.watch.shown, sizeof result.checked);

@@ -37,18 +37,23 @@ void phase_over(const void* barrier) {
 void partial_barrier(uint32_t key, unsigned threads, const void* site, bool waits) {
     Thread* t = current;
     if (!t) return;
+    Block& b = *t->warp->block;
+    uint32_t turn = key < 16 ? b.turns[key] : 0;
+    if (key < 16) note(b, t->index, waits ? LAPTOP_WAIT_BEGINS : LAPTOP_ARRIVES, (void*)(uintptr_t)(key + 1), turn, site);
     uint32_t none = 0, &gone_on = key < 16 ? t->warp->block->arrived_at[key] : none;
     const void* name = (const void*)(uintptr_t)(key + 1);        // no address of a cuda::barrier
     unsigned arrived = 1 + gone_on;
     for (const Thread& other : t->warp->block->threads) arrived += other.state == State::PHASE && other.awaited == name;
     if (arrived >= threads) {
         gone_on = 0;
+        if (key < 16) ++b.turns[key];
         phase_over(name);
     } else if (waits) {
         await_phase(name, site);
     } else {
         ++gone_on;
     }
+    if (key < 16 && waits) note(b, t->index, LAPTOP_WAIT_ENDS, name, turn, site);
 }
 void show(const void* value) {
     if (current) current->shown = value;

@@ -198,6 +198,8 @@ Arrived block_barrier(bool predicate, const void* site) {
     ++b.waiting;
     t->warp->at_barrier |= 1u << t->lane;
     if (run->sanitizing && b.watched) remember_meeting(t);
+    uint32_t turn = b.barriers;
+    note(b, t->index, LAPTOP_WAIT_BEGINS, (void*)1, turn, site);
     if (b.waiting == b.alive) {
         t->state = State::BARRIER;
         open_barrier(b);
@@ -207,6 +209,7 @@ Arrived block_barrier(bool predicate, const void* site) {
     }
     t->state = State::READY;
     if (t->log) log_meeting(t, t->converged, true);
+    note(b, t->index, LAPTOP_WAIT_ENDS, (void*)1, turn, site);
     return b.arrived;
 }
 

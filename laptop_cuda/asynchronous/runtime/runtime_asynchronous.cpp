@@ -25,7 +25,7 @@ struct Copy {
     std::vector<Stretch> stretches;
     uint32_t bytes, thread, group, interval, clock;
     uintptr_t barrier;           // 0: of a group
-    const void* name;            // of its marks among what is in flight
+    const void *name, *site;     // of its marks among what is in flight; where it was issued
     bool read;                   // its source
     std::vector<char> held;      // what was there then
     char fill;                   // of what is beyond the tensor
@@ -135,6 +135,7 @@ uint64_t mbarrier_arrive(void* p, uint32_t count, uint32_t bytes, bool drop, con
         fence(false);
         release_at((uintptr_t)p);
     }
+    note(here(), current->index, LAPTOP_ARRIVES, p, b.ended, site, nullptr, bytes);
     to_come(b, bytes, p, site);
     if (!count || count > b.missing) misused("one arrival too many", p, site);
     b.missing -= count;
@@ -162,6 +163,7 @@ bool mbarrier_wait(void* p, uint64_t state, bool by_parity, bool blocks, const v
     Issuer& me = of(here()).threads[current->index];
     uint32_t phase = by_parity ? b->ended - ((b->ended & 1) != (state & 1)) : (uint32_t)state;
     if (!by_parity && b->ended - phase > 1) misused("stale state", p, site);
+    note(here(), current->index, LAPTOP_WAIT_BEGINS, p, phase, site);
     while (b->ended == phase) {
         me.polls = !blocks;
         await_phase(p, site);
@@ -169,6 +171,7 @@ bool mbarrier_wait(void* p, uint64_t state, bool by_parity, bool blocks, const v
         b = &barrier_at(p, site);
         if (polled && b->ended == phase) return false;
     }
+    note(here(), current->index, LAPTOP_WAIT_ENDS, p, phase, site);
     b->seen = true;
     if (is_checked()) acquire_at((uintptr_t)p);
     return true;
@@ -236,6 +239,8 @@ static void land(Block& b, Copy& c) {
     for (const Stretch& s : c.stretches) memcpy((void*)s.to, &c.held[at], s.bytes), at += s.bytes;
     no_longer_in_flight(b, c.name, false);
     auto found = of(b).barriers.find(c.barrier);
+    uint32_t phase = found == of(b).barriers.end() ? c.group : found->second.ended;
+    note(b, c.thread, LAPTOP_COPY_LANDED, (void*)c.barrier, phase, c.site, c.name, c.bytes);
     if (found == of(b).barriers.end()) return;
     if (run->sanitizing && b.watched) release_for(c.barrier, (uint64_t)c.interval << 10 | c.thread, c.clock + 1);
     found->second.bytes -= c.bytes;
@@ -244,7 +249,7 @@ static void land(Block& b, Copy& c) {
 
 bool is_late() {
     int order = run->launch->order;
-    return is_checked() && (order == LAPTOP_FORWARD || (order == LAPTOP_SEEDED && drawn(2)));
+    return (is_checked() || has_timeline()) && (order == LAPTOP_FORWARD || (order == LAPTOP_SEEDED && drawn(2)));
 }
 
 struct Side { uintptr_t address; uint32_t bytes, rows; uint64_t step; };     // of a copy: rows of memory
@@ -280,18 +285,22 @@ static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& e
     c.thread = t->index, c.group = a.threads[t->index].group, c.interval = here().interval;
     c.name = new_name();
     count_sides(elsewhere, loads ? LAPTOP_COPY_IN : LAPTOP_COPY_OUT, site);
-    if (!is_checked()) return land(here(), c);
-    for (const Side& s : elsewhere) check_side(s, !loads, false, site);
-    check_side(in_shared, loads, true, site);
-    c.clock = t->clock;
-    if (t->clock < 1u << 21) ++t->clock;
-    unsettle();
-    put_in_flight(c, in_shared, !loads, true, site);
-    for (const Side& s : elsewhere) put_in_flight(c, s, loads, false, site);
-    bool late = is_late();
-    if (!late && loads) return land(here(), c);
+    c.site = site;
+    bool late = is_late(), checked = is_checked();
+    note(here(), t->index, LAPTOP_COPY_ISSUED, (void*)c.barrier, loads ? of(here()).barriers[c.barrier].ended : c.group, site,
+         c.name, c.bytes);
+    if (checked) {
+        for (const Side& s : elsewhere) check_side(s, !loads, false, site);
+        check_side(in_shared, loads, true, site);
+        c.clock = t->clock;
+        if (t->clock < 1u << 21) ++t->clock;
+        unsettle();
+        put_in_flight(c, in_shared, !loads, true, site);
+        for (const Side& s : elsewhere) put_in_flight(c, s, loads, false, site);
+    }
+    if (!late && (loads || !checked)) return land(here(), c);
     if (!late) c.hold();
-    for (const Stretch& s : c.stretches) memset((void*)s.to, run->poison, s.bytes);
+    for (const Stretch& s : c.stretches) memset((void*)s.to, run->poison, checked ? s.bytes : 0);
     a.copies.push_back(std::move(c));
 }
 
@@ -403,6 +412,7 @@ void bulk_wait(uint32_t left, bool read) {
         land(here(), c);
         a.copies.erase(a.copies.begin() + i);
     }
+    note(here(), current->index, LAPTOP_COPIES_WAITED, nullptr, group, LAPTOP_SITE);
 }
 
 // ------------------------------------------------------------------ when nobody can go on, and at the end of a block

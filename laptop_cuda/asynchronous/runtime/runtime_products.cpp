@@ -239,6 +239,7 @@ void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool a
     if (p.a.descriptor != a.descriptor || p.b.descriptor != b.descriptor) misused("bad descriptor", "not one descriptor", site);
     if (a.registers) memcpy(p.registers[t], a.registers, sizeof p.registers[t]);
     p.tile[t] = tile_of(me, form, sums, site), p.group[t] = me.group, p.adds[t] = adds;
+    note(here(), current->index, LAPTOP_PRODUCT_ISSUED, nullptr, me.group, site, p.name);
     if (is_checked() && t % 32 == 0) {
         unsettle();
         check_factor(p, a, form.a, ROWS / 4, t / 32 * 16);
@@ -276,6 +277,7 @@ void product_wait(uint32_t left, const void* site) {
         tile.fences = me.fences;
         for (size_t i = 0; i < tile.at.size(); ++i) *tile.at[i] = tile.is[i];
     }
+    note(here(), current->index, LAPTOP_PRODUCTS_WAITED, nullptr, me.group, site);
     current->owes = is_checked() && std::any_of(me.tiles.begin(), me.tiles.end(), [](Tile& t) { return t.products; });
     auto all_waited = [&] {
         return std::all_of(g.threads, g.threads + GROUP, [&](const Issuing& i) { return i.waited > g.gone; });

@@ -1,0 +1,67 @@
+"""The timeline of a block: who waits for whom, how deep a pipeline is, and a deadlock's last steps."""
+import re
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import test_copies
+import test_products
+from engine_kit import compiled
+
+import laptop_cuda as cuda
+
+
+def timeline(launch, **how):
+    with cuda.profile() as report:
+        launch()
+    return report.launches[0], report.launches[0].timeline(**how)
+
+
+def ring(fault=0):
+    test_copies.launched(compiled(test_copies.SOURCE), "ring", fault)
+
+
+@pytest.mark.parametrize("order", ["late", "early", "seeded"])
+def test_a_ring_of_two_is_two_stages_deep_and_each_waits_for_its_cause(order):
+    for launch in (ring, test_products.multiplied):
+        report, made = timeline(launch, order=order)
+        at, steps, issued = defaultdict(list), defaultdict(list), [r for r in made.rows if r["what"] == "copy issued"]
+        assert made.depth == 2 and len(issued) == report.copies_in.requests + report.copies_out.requests
+        for row in made.rows:
+            steps[row["warp"]].append(row["step"])
+            at[row["what"], row["barrier"], row["phase"]].append(row["step"])
+        assert all(s == sorted(s) for s in steps.values())
+        for (what, *stage), ends in list(at.items()):
+            if what == "copy landed" and stage[0]:
+                assert min(at["copy issued", *stage]) < ends[0] and max(ends) < min(at["wait ends", *stage])
+            if what == "wait ends" and stage[0].startswith("empty"):
+                assert max(at["arrive", *stage]) < min(ends)
+
+
+def test_who_waits_for_whom():
+    _, made = timeline(test_products.multiplied)
+    assert set(made.waits) == {*((warp, "copy engine") for warp in range(4)), (4, 0)}
+    assert {r["by"] for r in made.rows if r["barrier"].startswith("empty")} == {None, 0}
+    assert sum(r["what"] == "product issued" for r in made.rows) == 4 * 20
+    assert "at most 2." in made.svg() and len(re.findall("<rect", made.svg())) > 100
+    line = next(r["line"] for r in made.rows if r["what"] == "product issued")
+    assert "wgmma" in test_products.PIPELINE.splitlines()[line - 1]
+
+
+def test_one_buffer_is_one_stage():
+    _, made = timeline(lambda: test_copies.launched(compiled(test_copies.SOURCE), "by_state", 0))
+    assert made.depth == 1 and {barrier for barrier, _ in made.stages} == {"bar"}
+
+
+def test_a_deadlock_has_a_timeline_that_ends_in_waits():
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        ring(3)
+    made = caught.value.timeline()
+    assert caught.value.kind == "deadlock" and set(made.waits) == {(warp, None) for warp in range(3)}
+    assert "for what never comes" in str(made) and "lc-f-warn" in made.svg()
+
+
+def test_a_kernel_without_any_of_this_has_an_empty_one():
+    mod = compiled("__global__ void plain(float* x) { x[threadIdx.x] = 1; }")
+    _, made = timeline(lambda: mod.plain[2, 32](np.zeros(32, np.float32)), block=1)
+    assert made.rows == [] and made.depth == 0 and made.waits == {} and "<svg" in made.svg()
