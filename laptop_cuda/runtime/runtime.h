@@ -486,9 +486,10 @@ void record_request(const Warp&, const laptop_warp_step&, const Access* const* a
 void record_step(Warp&, unsigned lanes, const uint32_t* words);
 bool nothing_left_to_record(uint64_t block);
 inline bool has_timeline() { return run->launch->mode & LAPTOP_TIMELINE; }
+void put_down(const Block&, uint32_t thread, int what, const void* barrier, uint32_t phase, const void* site,
+              const void* name = nullptr, uint32_t bytes = 0);
 // Into the timeline: what a thread did, or the copy engine for it.
-void note(const Block&, uint32_t thread, int what, const void* barrier, uint32_t phase, const void* site,
-          const void* name = nullptr, uint32_t bytes = 0);
+template <class... T> inline void note(const T&... moment) { if (has_timeline()) put_down(moment...); }
 void record_end();               // of a launch that fails: what the warp has logged so far
 
 // ------------------------------------------------------------------ errors

@@ -136,10 +136,10 @@ void record_step(Warp& w, unsigned lanes, const uint32_t* words) {
     else run->cut = true;
 }
 
-void note(const Block& b, uint32_t thread, int what, const void* barrier, uint32_t phase, const void* site, const void* name,
-          uint32_t bytes) {
+void put_down(const Block& b, uint32_t thread, int what, const void* barrier, uint32_t phase, const void* site,
+              const void* name, uint32_t bytes) {
     constexpr size_t MOST = 1 << 20;
-    if (!has_timeline() || !in_recorded_block(b) || run->moments.size() == MOST) return;
+    if (!in_recorded_block(b) || run->moments.size() == MOST) return;
     Busy busy;
     laptop_moment m = {name, barrier, 0, -1, what, thread, code_offset(site), phase, bytes};
     m.memory = memory_at(b, (uintptr_t)barrier, &m.offset);
