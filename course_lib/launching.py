@@ -25,6 +25,11 @@ def runs_tensor_cores(device) -> bool:
     return torch.device(device).type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
+def runs_hopper(device) -> bool:
+    """Whether copies by tensor maps and products of warpgroups run there: on sm_90, and on the CPU engine."""
+    return torch.device(device).type != "cuda" or torch.cuda.get_device_capability(device) == (9, 0)
+
+
 def require_tensor_cores(x: Tensor) -> None:
     if not runs_tensor_cores(x.device):
         raise ValueError("the tensor-core kernels need a GPU from sm_80 on; "

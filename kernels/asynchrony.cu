@@ -2,21 +2,22 @@
 //
 //   out = softmax(scale * q k^T) v,   lse = log of the sum of exp of each row's scores
 //
-// q, out (heads, n_q, 64), k, v (heads / group_size, n_k, 64) in bfloat16, lse (heads, n_q) in float; `heads` counts
-// batch and heads together. Any n. Sums, softmax and lse in float. For sm_90a: a copy engine (TMA) moves whole tiles by
-// a tensor map, barriers in shared memory count arrivals and bytes (common/asynchronous.cuh).
+// q, out (heads, n_q, 64), k, v (heads / group_size, n_k, 64) in bfloat16, lse (heads, n_q) in float; `heads`
+// counts batch and heads together. Any n. Sums, softmax and lse in float. For sm_90a: a copy engine (TMA) moves
+// whole tiles by a tensor map, barriers in shared memory count arrivals and bytes (common/asynchronous.cuh).
 //
-// In these four a thread has one query row, so that only the pipeline differs: when a tile of 32 keys and values is
-// ordered, who waits for it, and who says that its buffer may be filled again. Copies in flight are those that can be
-// under way while a tile is used.
+// In these four a thread has one query row, so that only the pipeline differs: when a tile of 32 keys and values
+// is ordered, who waits for it, and who says that its buffer may be filled again. Tiles in flight are those that
+// can be under way while one is used.
 //
-//   kernel           idea                                  copies in flight  still wastes
+//   kernel           idea                                   tiles in flight  still wastes
 //   1 one_tile       a tile is ordered, waited for, used           0         all wait for each copy
-//   2 two_buffers    the next is ordered before this is used       1         all meet at a barrier after each tile
-//   3 ring           each buffer has a barrier `full` and          STAGES-1  thread 0 orders and computes: all wait
-//                    one `empty`: a thread goes ahead                        for it, and it for the slowest
-//   4 producer_warp  a warp of its own orders                      STAGES    threads multiply what tensor cores could
-//   5 warpgroup_attention, 6 overlapped: asynchrony/warpgroup.cu   7 flash3_forward: asynchrony/flash3.cu
+//   2 two_buffers    the next is ordered before this is used       1         all meet after each tile
+//   3 ring           a barrier `full` and one `empty` per       STAGES - 1   thread 0 computes, too: who waits for
+//                    buffer: a thread may go ahead                           its order waits for its sums
+//   4 producer_warp  a warp of its own orders                    STAGES      threads multiply, tensor cores are idle
+//   5 warpgroup_attention, 6 overlapped: asynchrony/warpgroup.cu
+//   7 flash3_forward: asynchrony/flash3.cu
 //
 // The result leaves as a tile, too: send_rows. Has not run on a card.
 #include "common/asynchronous.cuh"
@@ -83,8 +84,8 @@ __device__ void order(bf16* k_tile, bf16* v_tile, const CUtensorMap* k_map, cons
     load_tile(v_tile, v_map, 0, k0, kv_head, full);
 }
 
-// The results leave as a tile, swizzled: eight threads that store the same 16 bytes of their rows would else meet in the
-// same banks. The copy reads shared memory as copies do, so ordinary stores must be fenced before it.
+// The results leave as a tile, swizzled: eight threads that store the same 16 bytes of their rows would else meet
+// in the same banks. The copy reads shared memory by another way than threads do: ordinary stores are fenced first.
 __device__ void send_rows(const Row& row, bf16* out_tile, const CUtensorMap* out_map, float* __restrict__ lse,
                           int n_q) {
     if (threadIdx.x < ROWS) {
@@ -156,8 +157,8 @@ __global__ void two_buffers(const __grid_constant__ CUtensorMap k_map,
     send_rows(row, out_tile, &out_map, lse, n_q);
 }
 
-// 3: no barrier of the whole block in the loop. Tile j is in stage j % STAGES; its turns there are phases 0, 1, ... of
-// the stage's two barriers. Grid and block as before.
+// 3: no barrier of the whole block in the loop. Tile j is in stage j % STAGES; the stage's turns are the phases of
+// its two barriers. Grid and block as before.
 template <int STAGES>
 __global__ void ring(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
                      const __grid_constant__ CUtensorMap out_map, const bf16* __restrict__ q,

@@ -37,7 +37,7 @@ def asynchronous_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False
     return out, lse
 
 
-def tile_map(x: Tensor, rows: int, swizzle: int = 0):
+def tile_map(x: Tensor, rows: int, swizzle: int | None = None):
     """A tensor map of x (batch, heads, n, width) as (batch * heads, n, width): tiles of `rows` rows and 64
     columns of one head. What a tile has beyond a head's n rows arrives as 0, and is not stored."""
     return cuda.tensor_map(x.flatten(0, 1), (1, rows, 64), swizzle=swizzle)

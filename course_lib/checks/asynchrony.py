@@ -1,23 +1,26 @@
 """What chapter 12 refuses."""
 import torch
 
-from . import check_one_of
+from course_lib.launching import runs_hopper
+from . import check_choice, check_equal
 from .flash_attention import check_flash_kernel
 
 
 def check_asynchronous(q, k, v, scale, causal, rung, rungs, stages) -> float:
     """Returns the scale to use, 1 / sqrt(head_dim) for None."""
     scale = check_flash_kernel(q, k, v, scale, None, causal)
-    check_one_of("rung", rung, rungs)
-    check_one_of("stages", stages, (2, 3, 4))
+    check_choice("rung", rung, rungs)
+    check_choice("stages", stages, (2, 3, 4))
     if q.dtype != torch.bfloat16:
         raise ValueError(f"q must be bfloat16 for the kernels of this chapter; got {q.dtype}")
-    widths = (64,) if rung < 5 else (64, 128)
-    check_one_of("q's width", q.shape[3], widths)
-    if v.shape[3] != q.shape[3]:
-        raise ValueError(f"v must have the width of q, {q.shape[3]}; got {v.shape[3]}")
+    if q.shape[3] not in ((64,) if rung < 5 else (64, 128)):
+        raise ValueError("q must have a width of 64, or of 128 from rung 5 on; "
+                         f"got {q.shape[3]} for rung {rung}")
+    if not runs_hopper(q.device):
+        raise ValueError("q must be on the CPU or on a GPU of sm_90 (Hopper) for the kernels of this chapter")
+    check_equal("v", "have the width of q", v.shape[3], q.shape[3])
     return scale
 
 
 def check_mode(mode) -> None:
-    check_one_of("mode", mode, (0, 32, 64, 128))
+    check_choice("mode", mode, (0, 32, 64, 128))

@@ -16,7 +16,8 @@ from .parts import MISSING, Exercise
 from .running.results import PlainError
 
 CHAPTERS = ["start_here", "attention", "rope", "gqa", "linear_attention", "sparse_attention",
-            "flash_attention", "kv_cache", "paged_attention", "w2_attention", "language_model", "field_guide"]
+            "flash_attention", "kv_cache", "paged_attention", "w2_attention", "language_model", "field_guide",
+            "asynchrony"]
 KINDS = ("predict", "write", "repair", "choose")
 
 

@@ -51,6 +51,7 @@ CHAPTERS = {  # chapter: (title, column, row, the chapters it builds on)
     6: ("flash\nattention", 4, 0, (3,)),
     7: ("KV cache", 5, 1, (6,)), 8: ("paged\nattention", 6, 1, (7,)), 9: ("W2\nattention", 5, 0, (6,)),
     10: ("language\nmodel", 6, 0, (8,)), 11: ("field\nguide", 6, 3, (4, 5, 7)),
+    12: ("asynchrony", 4, 1, (6,)),
 }
 
 
@@ -59,7 +60,7 @@ def chapter_map(caption: str = "An arrow says what a chapter builds on; the numb
     """The map of the course: `figures.chapter_map()`; `file` saves it instead, as in the README."""
     idea = {1: "the definition", 2: "positions", 3: "less to remember", 4: "less to compute",
             5: "less to compute", 6: "less to move", 7: "less to remember", 8: "less to remember",
-            9: "another geometry", 10: "all together", 11: "all together"}
+            9: "another geometry", 10: "all together", 11: "all together", 12: "less to wait for"}
     text = {0: "0\nstart here"} | {n: f"{n}\n{title}" for n, (title, *_) in CHAPTERS.items()}
     places = {text[0]: (0, 1)} | {text[n]: (column, row) for n, (_, column, row, _) in CHAPTERS.items()}
     arrows = [(text[0], text[1])] + [(text[b], text[n]) for n, (*_, builds_on) in CHAPTERS.items()

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from course_lib.launching import runs_tensor_cores, shared_limit
+from course_lib.launching import runs_hopper, runs_tensor_cores, shared_limit
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 # ||answer - float64|| / ||float64||. Half precision rounds inputs of products, weights and outputs.
@@ -31,6 +31,7 @@ class Case:
     dtype: torch.dtype = F32
     note: str = ""                          # tells cases of one kernel apart
     tensor_cores: bool = False              # asks for a kernel that needs sm_80
+    hopper: bool = False                    # or one for sm_90 alone
     shared_bytes: Callable = lambda **shape: 0      # that a block of it needs, if more than every card has
     counted: bool = False                   # no redundant accesses: its counts may be compared with ncu's
 
@@ -47,6 +48,8 @@ class Case:
         """Why this card cannot run it, or None."""
         if self.tensor_cores and not runs_tensor_cores(device):
             return "not run: it needs tensor cores with bfloat16, sm_80 or later"
+        if self.hopper and not runs_hopper(device):
+            return "not run: it needs sm_90, a Hopper"
         need, limit = self.shared_bytes(**shape), shared_limit(device)
         return (f"not run: it needs {need:,} bytes of shared memory per block; here {limit:,}"
                 if need > limit else None)

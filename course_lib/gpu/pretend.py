@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 import laptop_cuda
 from laptop_cuda import gpu
+from laptop_cuda.asynchronous import tensor_map
 
 DEVICE = torch.device("cuda", 0)
 aten = torch.ops.aten
@@ -251,6 +252,10 @@ def _launched(card: Card, original):
     return run
 
 
+def _map_of_inner(x, shape, strides, box, steps, swizzle, nan):
+    return tensor_map.tensor_map(x.inner, box[::-1], swizzle, float("nan") if nan else None, steps=steps[::-1])
+
+
 @contextmanager
 def card(model: Model = H100, run: bool = True, kernel_ms: float = 0.01, now=time.perf_counter):
     """Within it there is a card. Gives a Card, which lists the launches."""
@@ -266,5 +271,6 @@ def card(model: Model = H100, run: bool = True, kernel_ms: float = 0.01, now=tim
     with mock.patch.multiple(torch.cuda, create=True, **cuda), \
             mock.patch.object(torch, "Generator", CpuGenerator), \
             mock.patch.object(launch, "_run", _launched(made, launch._run)), \
+            mock.patch.object(tensor_map, "_of_driver", _map_of_inner), \
             Factories():
         yield made

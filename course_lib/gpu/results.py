@@ -12,7 +12,7 @@ from laptop_cuda.text.outline import outline
 FOLDER = Path(DATA) / "gpu"
 
 CHAPTERS = ("attention", "rope", "gqa", "linear_attention", "sparse_attention", "flash_attention", "kv_cache",
-            "paged_attention", "w2_attention")
+            "paged_attention", "w2_attention", "asynchrony")
 # The last rung of these ladders is a kernel in another chapter's file.
 BORROWED = {"paged_attention": ("paged_tensor_core", "merge_splits"), "w2_attention": ("flash_tensor_core",)}
 

@@ -1,6 +1,7 @@
-// The building blocks of a kernel that copies while it computes: barriers in shared memory that count arrivals and
-// bytes, copies of whole tiles that one thread orders (TMA), and the fence between a thread's own accesses and those of
-// the copies. Each is one instruction of sm_90, by its name in cuda::ptx. Compiled for sm_90a; has not run on a card.
+// The building blocks of a kernel that copies while it computes: barriers in shared memory that count
+// arrivals and bytes, copies of whole tiles that one thread orders (TMA), and the fence between a thread's own
+// accesses and those of the copies. Each is one instruction of sm_90, by its name in cuda::ptx. Compiled for
+// sm_90a; has not run on a card.
 #pragma once
 #include <cuda.h>
 #include <cuda/ptx>
@@ -11,9 +12,9 @@ namespace asynchronous {
 namespace ptx = cuda::ptx;
 using bf16 = __nv_bfloat16;
 
-// ---- Barriers. A phase is over when all its arrivals and all its bytes have come; then the next one begins. Phases are
-// told apart by parity: wait(b, 0) returns after phases 0, 2, 4, ..., wait(b, 1) after 1, 3, ... and at once on a new
-// barrier, as if a phase before the first were over.
+// ---- Barriers. A phase is over when all its arrivals and all its bytes have come; then the next one begins.
+// Phases are told apart by parity: wait(b, 0) returns after phases 0, 2, 4, ..., wait(b, 1) after 1, 3, ... and
+// at once on a new barrier, as if a phase before the first were over.
 __device__ __forceinline__ void init(uint64_t* barrier, uint32_t arrivals) {
     ptx::mbarrier_init(barrier, arrivals);
 }
@@ -27,8 +28,8 @@ __device__ __forceinline__ void wait(uint64_t* barrier, int parity) {
     }
 }
 
-// ---- Copies by a tensor map of (heads, rows, columns). The map knows the tile's size; what it holds beyond the tensor
-// arrives as 0 and is not stored. One thread orders a copy, and its bytes count at the barrier.
+// ---- Copies by a tensor map of (heads, rows, columns). The map knows the tile's size; what a tile has beyond
+// the tensor arrives as 0 and is not stored. One thread orders a copy, and its bytes count at the barrier.
 __device__ __forceinline__ void load_tile(bf16* tile, const CUtensorMap* map, int column, int row, int head,
                                           uint64_t* barrier) {
     const int at[] = {column, row, head};

@@ -2,6 +2,7 @@
 
     mod.kernel[grid, block](cuda.tensor_map(a, box=(64, 32), swizzle=128), ...)      # tiles of 64 rows and 32 columns
 """
+import ctypes
 import struct
 
 from numpy.lib.stride_tricks import as_strided
@@ -27,7 +28,8 @@ def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None
     """The 128 bytes for an array of 1 to 5 dimensions. `box`: a tile's sizes, in the array's order of dimensions; `steps`:
     take every so-manieth element; `swizzle`: 32, 64 or 128 bytes; `fill`: what is read beyond the array, 0 or NaN."""
     swizzle, fill = swizzle or 0, fill or 0
-    shape, rank, itemsize = tuple(array.shape), array.ndim, arrays.of(array).itemsize
+    shape, rank = tuple(array.shape), array.ndim
+    itemsize = array.element_size() if arrays.is_tensor(array) else array.itemsize
     box, steps = tuple(box), tuple(steps or (1,) * rank)
     strides = [s * itemsize for s in array.stride()] if arrays.is_tensor(array) else list(array.strides)
     address = arrays.address(array) or 0
@@ -42,16 +44,36 @@ def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None
     _need(all(1 <= s <= 8 for s in steps), f"steps: 1 to 8 in each dimension, not {steps}")
     _need(box[-1] * itemsize % 16 == 0, f"box: rows of a multiple of 16 bytes, not of {box[-1]} x {itemsize}")
     _need(swizzle in (0, 32, 64, 128), f"swizzle: 0, 32, 64 or 128 bytes, not {swizzle}")
-    _need(fill == 0 or fill != fill and arrays.of(array).dtype.startswith(("float", "bfloat")),
-          f"fill: zeros (None, 0), or NaN in an array of floating-point numbers, not {fill} in {arrays.of(array).dtype}")
+    _need(fill == 0 or fill != fill and arrays.dtype_of(array).startswith(("float", "bfloat")),
+          f"fill: zeros (None, 0), or NaN in an array of floating-point numbers, not {fill} in {arrays.dtype_of(array)}")
     _need(not swizzle or box[-1] * itemsize <= swizzle,
           f"box: a row has at most the {swizzle} bytes of the swizzle, not {box[-1] * itemsize}")
 
     def inner_first(numbers):
         return (*reversed(tuple(numbers)), *(0,) * (5 - rank))
 
+    if arrays.on_gpu(array):
+        return _of_driver(array, *(inner_first(x)[:rank] for x in (shape, strides, box, steps)), swizzle, fill != fill)
     raw = struct.pack("=I4BQ5Q5Q5H5B", MADE, rank, itemsize, swizzle, fill != fill, address, *inner_first(shape), *inner_first(strides),
                       *inner_first(box), *inner_first((*steps[:-1], 1)))
     span = (1 + sum((n - 1) * s // itemsize for n, s in zip(shape, strides)),)
     whole = array.as_strided(span, (1,)) if arrays.is_tensor(array) else as_strided(array, span, (itemsize,))
     return held(raw.ljust(SIZE, b"\0"), [whole])             # gaps between rows included
+
+
+# the driver's numbers of the types
+TYPES = {"uint8": 0, "int8": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7,
+         "float64": 8, "bfloat16": 9}
+
+
+def _of_driver(array, shape, strides, box, steps, swizzle: int, nan: bool) -> Held:
+    """The same for a tensor on a card, by its driver. Numbers from the innermost dimension out. Has not run on a card."""
+    rank, room = len(shape), ctypes.create_string_buffer(SIZE + 63)
+    place = (ctypes.addressof(room) + 63) // 64 * 64
+    wide, narrow = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
+    driver = ctypes.CDLL("libcuda.so.1")
+    status = driver.cuTensorMapEncodeTiled(
+        ctypes.c_void_p(place), TYPES.get(arrays.dtype_of(array), 0), rank, ctypes.c_void_p(arrays.address(array)), wide(*shape),
+        wide(*strides[1:]), narrow(*box), narrow(*steps), 0, {0: 0, 32: 1, 64: 2, 128: 3}[swizzle], 0, int(nan))
+    _need(status == 0, f"the driver refuses it, error {status}")
+    return held(ctypes.string_at(place, SIZE), [array])

@@ -207,9 +207,9 @@ def too_long() -> list[tuple[str, str | None]]:
 
 
 def entries() -> list[str]:
-    """What a reader sees in course_lib/."""
+    """What a reader sees in course_lib/, its own `__init__.py` aside."""
     return sorted(p.name for p in (ROOT / "course_lib").iterdir()
-                  if not p.name.startswith((".", "__pycache__")))
+                  if not p.name.startswith((".", "__pycache__", "__init__")))
 
 
 # --- the report ---------------------------------------------------------------------------------------------

@@ -1,0 +1,149 @@
+"""Chapter 12: the ladder against chapter 6 and float64, what the sanitizer says of a kernel with one line less, the
+swizzle against a copy, and the model of a pipeline."""
+import math
+
+import pytest
+import torch
+
+from changed_kernels import changed_kernels
+from course_lib import asynchrony, cuda
+from course_lib.asynchrony.kernels import RUNGS
+from course_lib.checks.asynchrony import check_asynchronous
+from course_lib.flash_attention import forward_kernel
+from course_lib.gpu.case import BF16, attention, relative
+from laptop_cuda import gpu
+
+ORDERS = ("late", "early", "reverse", "seeded")
+
+
+def inputs(n_q, n_k, d=64, heads=1, kv_heads=1):
+    g = torch.Generator().manual_seed(n_q + n_k)
+    return [torch.randn(1, h, n, d, generator=g).to(BF16) for h, n in
+            ((heads, n_q), (kv_heads, n_k), (kv_heads, n_k))]
+
+
+SIZES = [(1, 1), (31, 33), (63, 31), (33, 129), (100, 63), (129, 100)]
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_rung_is_attention(rung):
+    """Of float64, and of chapter 6's last rung but for the rounding of bfloat16."""
+    for i, (n_q, n_k) in enumerate(SIZES):
+        given = inputs(n_q, n_k, 64 if rung < 5 or i % 2 else 128, heads=2)
+        got = asynchrony.asynchronous_attention(*given, causal=i % 2 == 0, rung=rung, stages=2 + i % 3)
+        right = attention(*(x.double() for x in given), i % 2 == 0)
+        before = forward_kernel(*given, i % 2 == 0, rung=7)
+        for ours, want, theirs in zip(got, right, before):
+            assert relative(ours, want) < 4e-3 and relative(ours, theirs) < 4e-3, (n_q, n_k)
+
+
+def test_nothing_to_attend_to():
+    q, k, v = inputs(3, 5)
+    out, lse = asynchrony.asynchronous_attention(q, k[:, :, :0], v[:, :, :0])
+    assert (out == 0).all() and (lse == -math.inf).all()
+
+
+@pytest.mark.parametrize("change, words", [
+    (dict(zip("qkv", torch.zeros(3, 1, 1, 3, 64))), "q must be bfloat16"), (dict(rung=0), "rung must be 1, 2"),
+    (dict(stages=5), "stages must be 2, 3 or 4"), (dict(causal=torch.ones(3, 3)), "causal must be"),
+    (dict(zip("qk", inputs(3, 3, 32))), "q must have a width of 64"),
+    (dict(v=inputs(3, 3, 32)[2]), "v must have the width of q, 64; got 32")])
+def test_bad_input_is_named(change, words):
+    with pytest.raises(ValueError, match=words):
+        asynchrony.asynchronous_attention(**dict(zip("qkv", inputs(3, 3))) | change)
+
+
+# ---- one line less, or another one
+PLAIN = [   # rung, what becomes what, the kind of error and its words when copies are late
+    (1, "wait(&full, parity);", "", "race", "while a bulk copy into it is under way"),
+    (1, "parity ^= 1;", "", "race", "while a bulk copy into it is under way"),
+    (1, "__syncthreads();  // all have finished with the tile", "// all", "race", "copy into it is under way"),
+    (1, "expect(full, 2 * TILE_BYTES);", "expect(full, TILE_BYTES);", "race", "copy into it is under way"),
+    (1, "expect(full, 2 * TILE_BYTES);", "expect(full, 3 * TILE_BYTES);", "deadlock", "4,096 bytes still to come"),
+    (1, "fence_async();", "", "race", "no fence.proxy.async"),
+    (1, "__syncthreads();\n    if (threadIdx.x == 0) {\n        store_tile",
+     "if (threadIdx.x == 0) {\n        store_tile", "race", "out_tile"),
+    (2, "wait(&full[now], j / 2 % 2);", "wait(&full[now], j % 2);", "race", "k_tiles"),
+    (2, "__syncthreads();  // tile j may be", "// tile j may be", "race", "copy into it is under way"),
+    (3, "wait(&empty[to], next / STAGES % 2 ^ 1);", "", "race", "copy into it is under way"),
+    (3, "arrive(&empty[s]);", "", "deadlock", "64 of its 64 arrivals missing"),
+    (3, "init(&empty[s], ROWS);", "init(&empty[s], ROWS - 1);", "misused barrier", "empty"),
+    (4, "wait(&empty[s], j / STAGES % 2 ^ 1);", "", "misused barrier", "full[0]"),
+    (4, "wait(&empty[s], j / STAGES % 2 ^ 1);", "wait(&empty[s], j / STAGES % 2);", "deadlock", "full[0]"),
+    (4, "            __syncwarp();\n", "", "race", "k_tiles"),
+    (4, "init(&empty[s], ROWS / 32);", "init(&empty[s], ROWS);", "deadlock", "arrivals missing")]
+
+
+def said(rung, order) -> tuple[str, str]:
+    """What a checked run finds, in three tiles of keys and more, or whether the result is wrong."""
+    given = inputs(40, 200)
+    try:
+        with cuda.sanitize(order=order):
+            out = asynchrony.asynchronous_attention(*given, causal=True, rung=rung)[0]
+    except cuda.KernelError as problem:
+        return problem.kind, problem.message
+    right = attention(*(x.double() for x in given), True)[0]
+    return ("", "") if relative(out, right) < 4e-3 else ("wrong", "")
+
+
+@pytest.mark.parametrize("word, beside, changes", [("asynchrony", (), PLAIN)])
+def test_a_kernel_with_another_line_is_an_error_late_and_early(word, beside, changes, tmp_path, monkeypatch):
+    load = cuda.load
+    with cuda.sanitize():
+        changed = changed_kernels(tmp_path, word, [change[1:3] for change in changes], *beside)
+    monkeypatch.setattr(cuda, "load", lambda name: changed if name == word else load(name))
+    for number, (rung, before, _, kind, words) in enumerate(changes, 1):
+        changed.globals["chosen"] = number
+        found, message = said(rung, "late")
+        assert found == kind and words in message, (before, found, message)
+        assert said(rung, "early")[0], before
+    changed.globals["chosen"] = 0
+    assert all(said(rung, order) == ("", "") for rung in {change[0] for change in changes} for order in ORDERS)
+
+
+# ---- the module's nouns
+@pytest.mark.parametrize("mode", [0, 32, 64, 128])
+def test_a_copy_puts_bytes_where_the_swizzle_says(mode):
+    width = mode or 128
+    rows = cuda.compile("""
+#include "%s/common/asynchronous.cuh"
+__global__ void as_stored(const __grid_constant__ CUtensorMap map, uint4* out, int bytes) {
+    __shared__ alignas(1024) uint4 tile[256];
+    __shared__ uint64_t full;
+    if (threadIdx.x == 0) {
+        asynchronous::init(&full, 1);
+        asynchronous::expect(&full, bytes);
+        asynchronous::load_tile((__nv_bfloat16*)tile, &map, 0, 0, 0, &full);
+    }
+    __syncthreads();
+    asynchronous::wait(&full, 0);
+    for (int i = threadIdx.x; i < bytes / 16; i += 32) out[i] = tile[i];
+}
+""" % cuda.KERNELS).as_stored
+    x = torch.arange(16 * width // 2, dtype=torch.int16).view(1, 16, width // 2).view(BF16)
+    out = torch.zeros(16 * width // 2, dtype=torch.int16)
+    rows[1, 32](cuda.tensor_map(x, (1, 16, width // 2), swizzle=mode or None), out.view(torch.int32), 16 * width)
+    places = [asynchrony.swizzled(row, byte, mode) // 2 for row in range(16) for byte in range(0, width, 2)]
+    assert torch.equal(out[places], x.view(torch.int16).flatten())
+
+
+def test_a_swizzle_of_128_bytes_gives_eight_rows_eight_groups_of_banks():
+    assert sorted(asynchrony.banks(range(8), 16, 128)) == list(range(0, 32, 4))
+    assert set(asynchrony.banks(range(8), 16, 0)) == {4}
+
+
+def test_a_pipeline_as_deep_as_its_latency_waits_once():
+    at = {stages: asynchrony.pipeline(20, stages, latency=30, copy=5, use=10) for stages in (1, 2, 3, 4, 5)}
+    steps = {stages: tiles[-1].finished for stages, tiles in at.items()}
+    assert steps[1] == 20 * 40 and steps[2] == 10 * 40 + 10 and steps[4] == steps[5] == 30 + 20 * 10
+    assert sum(asynchrony.consumer_waits(at[4])) == asynchrony.consumer_waits(at[4])[0] == 30
+    assert sum(asynchrony.producer_waits(at[1])) == 19 * 40
+    slow = asynchrony.pipeline(20, 4, latency=30, copy=12, use=10)
+    assert slow[-1].finished == 30 + 19 * 12 + 10, "the path is the limit, whatever the depth"
+
+
+def test_two_groups_in_turns_hide_the_softmax():
+    turns = asynchrony.taking_turns
+    assert turns(10, 4, 4) == (80, 0.5)
+    assert turns(10, 4, 4, overlapped=True) == (44, 40 / 44)
+    assert turns(10, 4, 4, groups=2) == (84, 80 / 84)
