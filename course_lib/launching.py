@@ -11,6 +11,7 @@ C_TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__n
 SHARED_BYTES = 48 << 10             # every GPU
 SHARED_BYTES_SM80 = 99 << 10        # the smallest limit of all GPUs from sm_80 on (sm_86 and sm_89 have it)
 SHARED_BYTES_A100 = 160 << 10       # sm_80 and sm_90, the data-centre GPUs: they allow 163 and 227 KiB
+SHARED_BYTES_SM90 = 227 << 10       # sm_90 alone
 MULTIPROCESSORS = 132               # of an H100, assumed where there is no GPU
 
 

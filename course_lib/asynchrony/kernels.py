@@ -10,11 +10,14 @@ from torch import Tensor
 
 from course_lib import cuda
 from course_lib.checks.asynchrony import check_asynchronous
-from course_lib.launching import aligned
+from course_lib.launching import SHARED_BYTES_SM90, aligned
 
 # rung: (file, kernel, query rows per block, keys per tile, threads per block)
 RUNGS = {1: ("asynchrony", "one_tile", 64, 32, 64), 2: ("asynchrony", "two_buffers", 64, 32, 64),
-         3: ("asynchrony", "ring", 64, 32, 64), 4: ("asynchrony", "producer_warp", 64, 32, 96)}
+         3: ("asynchrony", "ring", 64, 32, 64), 4: ("asynchrony", "producer_warp", 64, 32, 96),
+         5: ("asynchrony/warpgroup", "warpgroup_attention", 64, 64, 160),
+         6: ("asynchrony/warpgroup", "overlapped", 64, 64, 160)}
+SLOTS = 4                               # tiles in the ring of the rungs from 5 on: keys, values, keys, values
 
 
 def asynchronous_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
@@ -25,15 +28,20 @@ def asynchronous_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False
     """
     scale = check_asynchronous(q, k, v, scale, causal, rung, RUNGS, stages)
     out, lse = q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
-    (n_q, d), n_k = q.shape[2:], k.shape[2]
+    (n_q, d), n_k, heads = q.shape[2:], k.shape[2], q.shape[0] * q.shape[1]
     if out.numel() == 0 or n_k == 0:                    # nothing to launch
         return out.zero_(), lse.fill_(-math.inf)
     file, name, rows, keys, threads = RUNGS[rung]
     q, k, v = aligned(q, k, v)
-    instance = f"{name}<{stages}>" if rung in (3, 4) else name
-    maps = tile_map(k, keys), tile_map(v, keys), tile_map(out, 64, swizzle=128)
-    last = q.shape[1] // k.shape[1], n_q, n_k, float(scale), int(causal)
-    cuda.load(file)[instance][(math.ceil(n_q / rows), q.shape[0] * q.shape[1]), threads](*maps, q, lse, *last)
+    instance = f"<{d}>" if rung >= 5 else f"<{stages}>" if rung >= 3 else ""
+    kernel, grid = cuda.load(file)[name + instance], (math.ceil(n_q / rows), heads)
+    last = lse, q.shape[1] // k.shape[1], n_q, n_k, float(scale), int(causal)
+    if rung < 5:
+        kernel[grid, threads](tile_map(k, keys), tile_map(v, keys), tile_map(out, 64, 128), q, *last)
+        return out, lse
+    kernel.shared_limit = SHARED_BYTES_SM90
+    sizes = (q, 64), (k, keys), (v, keys), (out, 64)
+    kernel[grid, threads, 2 * d * (rows + SLOTS * keys)](*(tile_map(x, n, 128) for x, n in sizes), *last)
     return out, lse
 
 

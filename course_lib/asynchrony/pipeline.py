@@ -55,11 +55,11 @@ def taking_turns(tiles: int, product: int, softmax: int, groups: int = 1, overla
     """
     for name, value in (("tiles", tiles), ("product", product), ("softmax", softmax), ("groups", groups)):
         check_count(name, value)
-    free, lanes, made = 0, [0] * groups, [[0] * tiles for _ in range(groups)]    # made: when a product is over
-    ready = [0] * groups                                # when a group may order its next product
-    for j in range(tiles):
+    free, lanes = 0, [0] * groups       # when the tensor core, and the lanes of each group, have nothing to do
+    ready = [0] * groups                # when a group may order its next product
+    for _ in range(tiles):
         for g in range(groups):
-            free = made[g][j] = max(free, ready[g]) + product
+            free = max(free, ready[g]) + product
             begins = max(free, lanes[g])
             lanes[g] = begins + softmax
             ready[g] = begins if overlapped else lanes[g]

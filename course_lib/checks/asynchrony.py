@@ -2,7 +2,7 @@
 import torch
 
 from course_lib.launching import runs_hopper
-from . import check_choice, check_equal
+from . import check_choice, check_equal, check_number
 from .flash_attention import check_flash_kernel
 
 
@@ -16,6 +16,7 @@ def check_asynchronous(q, k, v, scale, causal, rung, rungs, stages) -> float:
     if q.shape[3] not in ((64,) if rung < 5 else (64, 128)):
         raise ValueError("q must have a width of 64, or of 128 from rung 5 on; "
                          f"got {q.shape[3]} for rung {rung}")
+    check_number("scale", scale, above=0)
     if not runs_hopper(q.device):
         raise ValueError("q must be on the CPU or on a GPU of sm_90 (Hopper) for the kernels of this chapter")
     check_equal("v", "have the width of q", v.shape[3], q.shape[3])

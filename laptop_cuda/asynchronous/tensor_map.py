@@ -53,7 +53,8 @@ def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None
         return (*reversed(tuple(numbers)), *(0,) * (5 - rank))
 
     if arrays.on_gpu(array):
-        return _of_driver(array, *(inner_first(x)[:rank] for x in (shape, strides, box, steps)), swizzle, fill != fill)
+        sides = (inner_first(x)[:rank] for x in (shape, strides, box, steps))
+        return _of_driver(array, *sides, swizzle, fill != fill)
     raw = struct.pack("=I4BQ5Q5Q5H5B", MADE, rank, itemsize, swizzle, fill != fill, address, *inner_first(shape), *inner_first(strides),
                       *inner_first(box), *inner_first((*steps[:-1], 1)))
     span = (1 + sum((n - 1) * s // itemsize for n, s in zip(shape, strides)),)
@@ -62,8 +63,8 @@ def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None
 
 
 # the driver's numbers of the types
-TYPES = {"uint8": 0, "int8": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7,
-         "float64": 8, "bfloat16": 9}
+TYPES = {"uint8": 0, "int8": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5,
+         "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
 
 
 def _of_driver(array, shape, strides, box, steps, swizzle: int, nan: bool) -> Held:
@@ -73,7 +74,8 @@ def _of_driver(array, shape, strides, box, steps, swizzle: int, nan: bool) -> He
     wide, narrow = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
     driver = ctypes.CDLL("libcuda.so.1")
     status = driver.cuTensorMapEncodeTiled(
-        ctypes.c_void_p(place), TYPES.get(arrays.dtype_of(array), 0), rank, ctypes.c_void_p(arrays.address(array)), wide(*shape),
-        wide(*strides[1:]), narrow(*box), narrow(*steps), 0, {0: 0, 32: 1, 64: 2, 128: 3}[swizzle], 0, int(nan))
+        ctypes.c_void_p(place), TYPES[arrays.dtype_of(array)], rank, ctypes.c_void_p(arrays.address(array)),
+        wide(*shape), wide(*strides[1:]), narrow(*box), narrow(*steps), 0, (0, 32, 64, 128).index(swizzle), 0,
+        int(nan))
     _need(status == 0, f"the driver refuses it, error {status}")
     return held(ctypes.string_at(place, SIZE), [array])

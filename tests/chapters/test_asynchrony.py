@@ -122,7 +122,8 @@ __global__ void as_stored(const __grid_constant__ CUtensorMap map, uint4* out, i
 """ % cuda.KERNELS).as_stored
     x = torch.arange(16 * width // 2, dtype=torch.int16).view(1, 16, width // 2).view(BF16)
     out = torch.zeros(16 * width // 2, dtype=torch.int16)
-    rows[1, 32](cuda.tensor_map(x, (1, 16, width // 2), swizzle=mode or None), out.view(torch.int32), 16 * width)
+    tile = cuda.tensor_map(x, (1, 16, width // 2), swizzle=mode or None)
+    rows[1, 32](tile, out.view(torch.int32), 16 * width)
     places = [asynchrony.swizzled(row, byte, mode) // 2 for row in range(16) for byte in range(0, width, 2)]
     assert torch.equal(out[places], x.view(torch.int16).flatten())
 
