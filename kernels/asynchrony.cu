@@ -179,7 +179,7 @@ __global__ void ring(const __grid_constant__ CUtensorMap k_map, const __grid_con
             wait(&empty[to], next / STAGES % 2 ^ 1);  // all have left its last tile
             order(k_tiles[to], v_tiles[to], &k_map, &v_map, next * KEYS, kv_head, &full[to]);
         }
-        __syncwarp();          // thread 0 is back
+        __syncwarp();  // thread 0 is back
         if (j < 0) continue;  // the ring fills
         const int s = j % STAGES;
         wait(&full[s], j / STAGES % 2);

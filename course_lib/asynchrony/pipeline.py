@@ -5,7 +5,7 @@ a step is on a card nobody has said here: only ratios mean something.
 """
 from dataclasses import dataclass
 
-from course_lib.checks import check_count
+from course_lib.checks import check_sizes
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,7 @@ def pipeline(tiles: int, stages: int, latency: int, copy: int, use: int) -> list
     `copy` steps after the tile before it: copies overlap, but share one path. Its use takes `use` steps and
     begins when it has arrived and the use before it is over.
     """
-    for name, value in (("tiles", tiles), ("stages", stages), ("latency", latency), ("copy", copy), ("use", use)):
-        check_count(name, value)
+    check_sizes(tiles=tiles, stages=stages, latency=latency, copy=copy, use=use)
     done = []
     for j in range(tiles):
         before = done[-1] if done else Tile(0, 0, 0, 0)
@@ -53,10 +52,9 @@ def taking_turns(tiles: int, product: int, softmax: int, groups: int = 1, overla
     overlapped: a group orders the product of its next tile before the softmax of this one, so that it may run
     meanwhile; otherwise each of the group's products waits for the softmax before it.
     """
-    for name, value in (("tiles", tiles), ("product", product), ("softmax", softmax), ("groups", groups)):
-        check_count(name, value)
-    free, lanes = 0, [0] * groups       # when the tensor core, and the lanes of each group, have nothing to do
-    ready = [0] * groups                # when a group may order its next product
+    check_sizes(tiles=tiles, product=product, softmax=softmax, groups=groups)
+    free, lanes = 0, [0] * groups           # when the tensor core and each group's lanes have nothing to do
+    ready = [0] * groups                    # when a group may order its next product
     for _ in range(tiles):
         for g in range(groups):
             free = max(free, ready[g]) + product

@@ -2,17 +2,18 @@
 //
 //   out = softmax(scale * q k^T) v,   lse = log of the sum of exp of each row's scores
 //
-// q, out (heads, n_q, D), k, v (heads / group_size, n_k, D) in bfloat16, lse (heads, n_q) in float; D is 64 or 128. Any
-// n; scale above 0. Sums, softmax and lse in float. For sm_90a; has not run on a card.
+// q, out (heads, n_q, D), k, v (heads / group_size, n_k, D) in bfloat16, lse (heads, n_q) in float; D is 64 or 128.
+// Any n; scale above 0. Sums, softmax and lse in float. For sm_90a; has not run on a card.
 //
-// Four warps have 64 query rows. The tensor cores read q, k and v from shared memory, as the copies left them; scores
-// and output stay in registers. A fifth warp orders tiles of 64 keys, and of their values, into a ring of four.
+// Four warps have 64 query rows. The tensor cores read q, k and v from shared memory, as the copies left them;
+// scores and output stay in registers. A fifth warp orders tiles of 64 keys, and of their values, into a ring of
+// four tiles.
 //
 //   kernel                 idea                                        still wastes
-//   5 warpgroup_attention  both products by wgmma, waited for at once  tensor cores wait for the softmax, lanes for them
-//   6 overlapped           scores of the next tile are ordered before  the last softmax of a tile is not hidden; half a
-//                          the output of this one: the softmax runs    multiprocessor's registers: one warpgroup
-//                          while the second product does
+//   5 warpgroup_attention  both products by wgmma, waited for at once  tensor cores and lanes wait for one another
+//   6 overlapped           scores of the next tile are ordered before  a softmax longer than a product; k and v are
+//                          this tile's output: a softmax runs while    copied again for every 64 rows
+//                          a product does
 //   7 flash3_forward       flash3.cu
 #include "../common/warpgroup.cuh"
 
@@ -71,8 +72,8 @@ __global__ void __launch_bounds__(160)
     send_rows<D>(q_tile, o, softmax, &out_map, lse, row0, head, n_q, 1);
 }
 
-// 6: the products in the order s0, s1, o0, s2, o1, ...: while o of tile j is made, lanes turn scores of tile j + 1 into
-// weights. Grid, block and shared memory as before.
+// 6: the products in the order s0, s1, o0, s2, o1, ...: while o of tile j is made, lanes turn scores of tile j + 1
+// into weights. Grid, block and shared memory as before.
 template <int D>
 __global__ void __launch_bounds__(160)
     overlapped(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,

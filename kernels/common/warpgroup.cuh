@@ -1,5 +1,5 @@
-// Products of a warpgroup, four warps together (wgmma): they return at once and read shared memory themselves. Each is
-// one instruction of sm_90a. Compiled for sm_90a; has not run on a card.
+// Products of a warpgroup, four warps together (wgmma): they return at once and read shared memory themselves. Then
+// what attention makes of them. Compiled for sm_90a; has not run on a card.
 //
 // Everything here is collective: all 128 threads of a warpgroup call it together.
 #pragma once
@@ -10,7 +10,8 @@
 
 namespace asynchronous {
 
-// ---- Between begin_products, which makes registers ready, and the wait for its group a product owns its sums and its A.
+// ---- After begin_products registers are ready; from its issue to the wait for its group a product owns its sums
+// and its A.
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void commit_products() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -21,21 +22,21 @@ __device__ __forceinline__ void wait_products() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
-// What a product needs to know of a tile in shared memory: rows of 64 numbers, 128 bytes, swizzled as a copy leaves them
-// (swizzle=128), eight rows every 1,024 bytes. `leading`: bytes to the next 64 columns, if these are the product's n.
+// What a product must be told of a tile in shared memory: rows of 64 numbers, 128 bytes, swizzled as a copy leaves
+// them (swizzle=128), eight rows every 1,024 bytes. `leading`: bytes to the next 64 columns, if they are its n.
 __device__ __forceinline__ uint64_t described(const bf16* tile, int leading = 16) {
     const uint64_t address = tensor_core::shared_address(tile);
     return (address & 0x3ffff) >> 4 | (uint64_t)(leading >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
            1ull << 62;
 }
 
-// ---- The product: d (64 x n) = a (64 x 16) b (16 x n) + d if adds, in float. Warp w has rows 16 w, 16 w + 1, ...; lane
-// l has group g = l / 4 and place t = l % 4, and of d
+// ---- The product: d (64 x n) = a (64 x 16) b (16 x n) + d if adds, in float. Warp w has rows 16 w, 16 w + 1, ...;
+// lane l has group g = l / 4 and place t = l % 4, and of d
 //
 //   d[i]: row g + 8 (i / 2 % 2), column 8 (i / 4) + 2 t + i % 2
 //
-// a is in shared memory, rows by k, or in registers as mma.sync has it (tensor_core.cuh). b in shared memory is n by k
-// (keys) with the first two, k by n (values) with the others.
+// a is in shared memory, rows by k, or in registers as mma.sync has it (tensor_core.cuh). b in shared memory is n by
+// k (keys) with the first two, k by n (values) with the others.
 __device__ __forceinline__ void multiply(float (&d)[32], uint64_t a, uint64_t b, int adds) {
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7,"
@@ -166,7 +167,7 @@ __device__ __forceinline__ void hide(float (&s)[COUNT], int row, int k0, int n_q
     }
 }
 
-// ---- The way in: tiles of KEYS keys and of as many values, in turn, in a ring of SLOTS tiles with two barriers each.
+// ---- The way in: tiles of KEYS keys and of as many values, in turn, in a ring of SLOTS tiles, two barriers each.
 template <int D, int KEYS, int SLOTS>
 struct Ring {
     static constexpr int TILE = KEYS * D;
@@ -177,7 +178,7 @@ struct Ring {
     __device__ void start(int warps) {
         for (int s = 0; s < SLOTS; ++s) init(&full[s], 1), init(&empty[s], warps);
     }
-    // One thread orders keys and values of all tiles of 1 head.
+    // One thread orders keys and values of one head.
     __device__ void produce(const CUtensorMap* k_map, const CUtensorMap* v_map, int kv_head,
                             int tiles_of_keys) {
         for (int i = 0; i < 2 * tiles_of_keys; ++i) {
@@ -199,8 +200,8 @@ struct Ring {
     }
 };
 
-// ---- The way out: a warpgroup's 64 rows through its tile of shared memory, by one copy per 64 columns. `number` is a
-// barrier of the hardware, for its 128 threads alone.
+// ---- The way out: a warpgroup's 64 rows through its tile of shared memory, by one copy per 64 columns. `number` is
+// a barrier of the hardware, for its 128 threads alone.
 __device__ __forceinline__ void meet(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }

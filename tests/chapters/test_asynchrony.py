@@ -66,7 +66,7 @@ PLAIN = [   # rung, what becomes what, the kind of error and its words when copi
     (2, "wait(&full[now], j / 2 % 2);", "wait(&full[now], j % 2);", "race", "k_tiles"),
     (2, "__syncthreads();  // tile j may be", "// tile j may be", "race", "copy into it is under way"),
     (3, "wait(&empty[to], next / STAGES % 2 ^ 1);", "", "race", "copy into it is under way"),
-    (3, "arrive(&empty[s]);", "", "deadlock", "64 of its 64 arrivals missing"),
+    (3, "arrive(&empty[s]);", "", "deadlock", "ring<3>"),
     (3, "init(&empty[s], ROWS);", "init(&empty[s], ROWS - 1);", "misused barrier", "empty"),
     (4, "wait(&empty[s], j / STAGES % 2 ^ 1);", "", "misused barrier", "full[0]"),
     (4, "wait(&empty[s], j / STAGES % 2 ^ 1);", "wait(&empty[s], j / STAGES % 2);", "deadlock", "full[0]"),
