@@ -40,7 +40,8 @@ def instances(cases, model: pretend.Model = pretend.H100) -> dict[tuple, pretend
 
 def architectures(path) -> tuple[str, ...]:
     """What a file of kernels is compiled for: instructions of Hopper alone have an architecture of their own."""
-    return ("sm_90a",) if "asynchronous.cuh" in path.read_text(encoding="utf-8") else ("sm_80", "sm_90")
+    text = path.read_text(encoding="utf-8")
+    return ("sm_90a",) if "asynchronous.cuh" in text or "warpgroup.cuh" in text else ("sm_80", "sm_90")
 
 
 def build(launches, device, say=print) -> list[str]:

@@ -95,7 +95,8 @@ def test_a_lesser_card_gets_what_fits_it(model):
         with pretend.card(model, run=False) as card:
             for shape in (*case.small, *case.large):
                 why = case.unfit(shape, "cuda")
-                left_out |= {(case.kernels[0], why)} if why else set()
+                left_out |= {(case.kernels[0], why)} if why and not case.hopper else set()
+                assert why or not case.hopper
                 if not why:
                     case.run(*case.arguments(shape, "cuda"))
         if model.capability < (8, 0):
