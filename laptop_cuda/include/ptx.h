@@ -294,11 +294,11 @@ LAPTOP_FN void copy_async(void* to, const void* from, unsigned bytes, unsigned g
 }
 
 // ------------------------------------------------------------------ warp and block
-// A source that names .arrive sets LAPTOP_ARRIVES: those who arrive may be as many as are missing, whole warps in both.
+// A source that names .arrive sets LAPTOP_NAMES_ARRIVE: those who arrive may be as many as are missing, whole warps in both.
 LAPTOP_FN bool of_whole_block(uint32_t threads) { return !threads || threads == blockDim.x * blockDim.y * blockDim.z; }
 LAPTOP_FN void barrier(uint32_t number, uint32_t threads) {
     if (threads % warpSize) laptop::trap("bar.sync of a number of threads that is no multiple of a warp's,", LAPTOP_SITE);
-#ifdef LAPTOP_ARRIVES
+#ifdef LAPTOP_NAMES_ARRIVE
     bool whole = !threads;
 #else
     bool whole = of_whole_block(threads);
