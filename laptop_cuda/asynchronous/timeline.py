@@ -10,16 +10,15 @@ from collections import Counter
 
 from ..arguments.inputs import check_kept
 from ..errors.facts import spans
-from ..launch import PROFILE, SANITIZE
+from ..launch import ORDERS, PROFILE, SANITIZE
 from ..pictures.svg import Canvas
 from ..replay import chosen_blocks
 from ..replay.recording import record
 from ..report.tables import text_table
 
 ENGINE = "copy engine"
-WHAT = ("copy issued", "copy landed", "arrive", "wait begins", "wait ends", "product issued",
-        "products waited", "copies waited")
-ISSUED, LANDED, ARRIVES, BEGINS, ENDS = range(5)
+WHAT = ("copy issued", "copy landed", "arrive", "wait begins", "wait ends", "product issued", "products waited",
+        "copies waited")
 COLUMNS = ("step", "warp", "what", "barrier", "phase", "bytes", "lanes", "by", "line")
 LOOKS = dict(zip(WHAT, ("accent", None, "2", None, None, "0", "4", "5")))
 TIMELINE = 8                         # LAPTOP_TIMELINE
@@ -28,6 +27,8 @@ LEFT, WIDE, HIGH, FOR_EVER = 96, 590, 24, 1 << 30
 
 def timeline(result, error=None, block=0, order: str = "") -> "Timeline":
     """Runs the launch once more. `order`: "late" or "early", say; else that in which it ran."""
+    if order not in ("", *ORDERS):
+        raise ValueError(f"order is one of {', '.join(ORDERS)}, got {order!r}")
     check_kept(result)
     mode, blocks = TIMELINE | (SANITIZE if error else PROFILE), chosen_blocks(result.grid, [block])
     no_accesses = (0, 0, 0)
@@ -47,39 +48,39 @@ class Timeline:
         if memory < 0:
             return f"barrier {barrier - 1}" if barrier else ""
         m = self._memories[memory]
-        whole = m.itemsize and offset % m.itemsize == 0
-        place = f"[{offset // m.itemsize}]" if whole else f" at byte {offset}"
+        place = f" at byte {offset}" if offset % m.itemsize else f"[{offset // m.itemsize}]"
         return m.name + place * (m.bytes > 8)
 
     def _stepped(self, moments, warp_size: int) -> list[tuple[int, dict]]:
         """(pc, row), in the order of steps. What lanes of a warp do alike is one row."""
         clock, rows, issued, over, waiting, begun = Counter(), {}, {}, {}, {}, {}
         for n, moment in enumerate(moments.tolist()):
-            name, barrier, offset, memory, what, thread, pc, phase, size = moment
-            warp, turn = ENGINE if what == LANDED else thread // warp_size, (barrier, phase)
+            name, barrier, offset, memory, code, thread, pc, phase, size = moment
+            what, turn = WHAT[code], (barrier, phase)
+            warp = ENGINE if what == "copy landed" else thread // warp_size
             step, by = clock[thread] + 1, None
-            if what == ISSUED:
+            if what == "copy issued":
                 issued[name] = n, step
-            elif what == BEGINS:
+            elif what == "wait begins":
                 if waiting.get(thread) == turn:          # it asks again
                     continue
                 waiting[thread], begun[turn] = turn, min(begun.get(turn, step), step)
-            elif what == LANDED:
+            elif what == "copy landed":
                 at, first = issued[name]
                 awaited = begun.get(turn, 0) if barrier else clock[thread]
                 step = 1 + max(first, awaited if n > at + 1 else 0)
-            elif what == ENDS:
+            elif what == "wait ends":
                 last, of = over.get(turn, (0, None))
                 waiting.pop(thread, None)
                 step, by = max(step, last + 1), of if last >= step and of != warp else None
             row = rows.setdefault((warp, what, turn, pc, name), (pc, {
-                "step": 0, "warp": warp, "what": WHAT[what], "barrier": self._name(barrier, memory, offset),
+                "step": 0, "warp": warp, "what": what, "barrier": self._name(barrier, memory, offset),
                 "phase": phase, "bytes": 0, "lanes": 0, "by": None}))[1]
             row["step"] = step = max(row["step"], step)
             row["bytes"], row["lanes"], row["by"] = row["bytes"] + size, row["lanes"] + 1, row["by"] or by
-            if what != LANDED:
+            if warp != ENGINE:
                 clock[thread] = step
-            if what in (ARRIVES, LANDED) or what == BEGINS and memory < 0:
+            if what in ("arrive", "copy landed") or what == "wait begins" and memory < 0:
                 over[turn] = max(over.get(turn, (0, 0)), (step, warp), key=lambda found: found[0])
         return sorted(rows.values(), key=lambda made: made[1]["step"])
 
@@ -90,15 +91,15 @@ class Timeline:
         for row in self.rows:
             what, warp, step, turn = row["what"], row["warp"], row["step"], (row["barrier"], row["phase"])
             is_stage = any(row["barrier"] == name for name, _ in found)
-            if what == WHAT[ISSUED] and row["barrier"]:
+            if what == "copy issued" and row["barrier"]:
                 found.setdefault(turn, [step, FOR_EVER, step])
                 for reader in [w for w, before in reading.items() if before == (turn[0], turn[1] - 1)]:
                     found[reading.pop(reader)][2] = step
-            elif turn in found and what == WHAT[LANDED]:
+            elif turn in found and what == "copy landed":
                 found[turn][1] = step
-            elif turn in found and what == WHAT[ENDS]:
+            elif turn in found and what == "wait ends":
                 reading[warp] = turn
-            elif warp in reading and what == (WHAT[BEGINS] if is_stage else WHAT[ARRIVES]):
+            elif warp in reading and what == ("wait begins" if is_stage else "arrive"):
                 stage = found[reading.pop(warp)]
                 stage[2] = max(stage[2], step)
         for turn in reading.values():
@@ -115,8 +116,8 @@ class Timeline:
         """(begins, ends) of each; a wait that never ends has its own beginning for an end."""
         def of(row):
             return row["warp"], row["barrier"], row["phase"]
-        ends = {of(row): row for row in self.rows if row["what"] == WHAT[ENDS]}
-        return [(row, ends.get(of(row), row)) for row in self.rows if row["what"] == WHAT[BEGINS]]
+        ends = {of(row): row for row in self.rows if row["what"] == "wait ends"}
+        return [(row, ends.get(of(row), row)) for row in self.rows if row["what"] == "wait begins"]
 
     @property
     def waits(self) -> dict[tuple, int]:

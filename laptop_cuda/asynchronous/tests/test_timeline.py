@@ -51,6 +51,8 @@ def test_who_waits_for_whom():
 def test_one_buffer_is_one_stage():
     _, made = timeline(lambda: test_copies.launched(compiled(test_copies.SOURCE), "by_state", 0))
     assert made.depth == 1 and {barrier for barrier, _ in made.stages} == {"bar"}
+    with pytest.raises(ValueError, match="order is one of"):
+        timeline(ring, order="soon")
 
 
 def test_a_deadlock_has_a_timeline_that_ends_in_waits():
