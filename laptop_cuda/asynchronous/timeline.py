@@ -4,7 +4,7 @@
     timeline.rows, timeline.depth, timeline.waits    # print(timeline) is a table, timeline.svg() a picture
 
 A step is no time. What a warp does is one step after what it did before; a wait ends one step after the last
-arrival or landing that it waited for; a copy lands one step after its issue, a late one not before it is awaited.
+arrival or landing that it waited for; a copy lands one step after its issue, a late one when all else waits.
 """
 from collections import Counter
 
@@ -53,7 +53,7 @@ class Timeline:
 
     def _stepped(self, moments, warp_size: int) -> list[tuple[int, dict]]:
         """(pc, row), in the order of steps. What lanes of a warp do alike is one row."""
-        clock, rows, issued, over, waiting, begun = Counter(), {}, {}, {}, {}, {}
+        clock, rows, issued, over, waiting, idle = Counter(), {}, {}, {}, {}, 0
         for n, moment in enumerate(moments.tolist()):
             name, barrier, offset, memory, code, thread, pc, phase, size = moment
             what, turn = WHAT[code], (barrier, phase)
@@ -64,11 +64,10 @@ class Timeline:
             elif what == "wait begins":
                 if waiting.get(thread) == turn:          # it asks again
                     continue
-                waiting[thread], begun[turn] = turn, min(begun.get(turn, step), step)
+                waiting[thread] = turn
             elif what == "copy landed":
                 at, first = issued[name]
-                awaited = begun.get(turn, 0) if barrier else clock[thread]
-                step = 1 + max(first, awaited if n > at + 1 else 0)
+                step = 1 + (first if n == at + 1 else idle if barrier else clock[thread])
             elif what == "wait ends":
                 last, of = over.get(turn, (0, None))
                 waiting.pop(thread, None)
@@ -80,6 +79,7 @@ class Timeline:
             row["bytes"], row["lanes"], row["by"] = row["bytes"] + size, row["lanes"] + 1, row["by"] or by
             if warp != ENGINE:
                 clock[thread] = step
+                idle = max(idle, step)
             if what in ("arrive", "copy landed") or what == "wait begins" and memory < 0:
                 over[turn] = max(over.get(turn, (0, 0)), (step, warp), key=lambda found: found[0])
         return sorted(rows.values(), key=lambda made: made[1]["step"])

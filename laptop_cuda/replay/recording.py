@@ -18,7 +18,7 @@ EVENT = np.dtype([("time", "u8"), ("address", "u8"), ("offset", "i8"), ("memory"
 
 
 MOMENT = np.dtype([("name", "u8"), ("barrier", "u8"), ("offset", "i8"), ("memory", "i4"), ("what", "i4"), ("thread", "u4"),
-                   ("pc", "u4"), ("phase", "u4"), ("bytes", "u4")], align=True)
+                   ("pc", "u4"), ("phase", "i4"), ("bytes", "u4")], align=True)
 
 
 @dataclass(frozen=True)
