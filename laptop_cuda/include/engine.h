@@ -274,9 +274,6 @@ struct Arrived { int count, threads; };
 Arrived block_barrier(bool predicate, const void* site);
 void grid_barrier(const void* site);      // cooperative groups' grid.sync()
 bool grid_barrier_possible();
-// ---- cuda::barrier. Its header counts arrivals; a thread waits until another ends the phase.
-void await_phase(const void* barrier, const void* site);
-void phase_over(const void* barrier);
 // ---- An instruction of the tensor cores, told by one thread of those that issue it: so many multiplications and additions.
 void count_product(uint64_t operations, const void* site);
 // ---- A barrier of so many threads of the block, those that name the same key; and a value that a thread shows the

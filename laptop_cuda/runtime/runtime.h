@@ -368,6 +368,7 @@ void run_whole(Block&, uint64_t linear);
 uint32_t drawn(uint32_t below);   // of the launch's seed
 void park(State);                // the current thread waits; returns when it runs again
 void give_way();                 // the others it woke go first
+void await_phase(const void* barrier, const void* site);     // until somebody ends it
 void wake(Thread*);
 void leave_meeting(Thread*);
 void complete_meetings(Warp&);   // after a lane has ended: perhaps nobody waits for anyone else now

@@ -1,12 +1,12 @@
-// Waiting that is no barrier of the whole block: cuda::barrier, whose phases the headers count, barriers of a part of the
-// block, and asynchronous copies.
+// Waiting that is no barrier of the whole block: for phases of a pack's barriers, at barriers of a part of the block, and
+// for asynchronous copies.
 #include <algorithm>
 
 #include "runtime.h"
 
 namespace laptop {
 
-// ------------------------------------------------------------------ cuda::barrier
+// ------------------------------------------------------------------ phases
 void await_phase(const void* barrier, const void* site) {
     Thread* t = current;
     if (!t) return;
@@ -17,14 +17,11 @@ void await_phase(const void* barrier, const void* site) {
 
 // All who were expected have arrived. What they did before is ordered before what anyone of the block does from now on:
 // for the threads that the barrier does not concern this is more than CUDA grants, so a race with them may be missed.
-void phase_over(const void* barrier) {
-    if (!current) return;
+static void phase_over(const void* barrier) {
     if (pending) resolve_pending();
     Block& b = *current->warp->block;
     if (run->sanitizing) {
         Busy busy;
-        auto landed = [=](const InFlight& f) { return f.barrier == barrier; };
-        b.in_flight.erase(std::remove_if(b.in_flight.begin(), b.in_flight.end(), landed), b.in_flight.end());
         end_interval(b);
         start_interval(b);
     }
@@ -40,10 +37,10 @@ void partial_barrier(uint32_t key, unsigned threads, const void* site, bool wait
     Block& b = *t->warp->block;
     uint32_t turn = key < 16 ? b.turns[key] : 0;
     if (key < 16) note(b, t->index, waits ? LAPTOP_WAIT_BEGINS : LAPTOP_ARRIVES, (void*)(uintptr_t)(key + 1), turn, site);
-    uint32_t none = 0, &gone_on = key < 16 ? t->warp->block->arrived_at[key] : none;
+    uint32_t none = 0, &gone_on = key < 16 ? b.arrived_at[key] : none;
     const void* name = (const void*)(uintptr_t)(key + 1);        // no address of a cuda::barrier
     unsigned arrived = 1 + gone_on;
-    for (const Thread& other : t->warp->block->threads) arrived += other.state == State::PHASE && other.awaited == name;
+    for (const Thread& other : b.threads) arrived += other.state == State::PHASE && other.awaited == name;
     if (arrived >= threads) {
         gone_on = 0;
         if (key < 16) ++b.turns[key];

@@ -113,8 +113,7 @@ static void perhaps_over(Block& block, uintptr_t p, Barrier& b) {
     ++b.ended;
     b.seen = false;
     of(block).polls = 0;
-    auto landed = [=](const InFlight& f) { return f.barrier == (const void*)p; };
-    block.in_flight.erase(std::remove_if(block.in_flight.begin(), block.in_flight.end(), landed), block.in_flight.end());
+    no_longer_in_flight(block, (const void*)p, false);
     if (run->sanitizing && block.watched && !can_follow()) end_interval(block), start_interval(block);
     for (Thread& t : block.threads) {
         if (t.state == State::PHASE && t.awaited == (const void*)p) wake(&t);
