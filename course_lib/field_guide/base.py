@@ -131,6 +131,8 @@ class Attention(nn.Module):
                 cache: Cache | None = None, shared: dict | None = None) -> Tensor:
         """positions are 0, 1, ... unless given. present (b, all tokens so far): False is padding, which
         nothing sees. shared carries what one layer leaves for a later one in the same pass."""
+        if isinstance(cache, list):         # of several sequences side by side in x: (tokens, its cache) each
+            return self.several(x, positions, cache)
         cache = Cache() if cache is None else cache
         slots = torch.arange(cache.length, cache.length + x.shape[1], device=x.device)
         positions = slots if positions is None else positions
@@ -139,6 +141,16 @@ class Attention(nn.Module):
         seen = self.visible(slots, torch.arange(first, first + k.shape[2], device=x.device), present)
         heads = self.attend(q, k, v, seen & self.chosen(x, positions, seen, cache, shared))
         return self.finish(x, heads)
+
+    def several(self, x: Tensor, positions: Tensor, caches: list[tuple[int, Cache]]) -> Tensor:
+        """All tokens are projected together; each sequence attends to its own keys. Without an indexer."""
+        heads, counts = [], [n for n, _ in caches]
+        for (n, cache), q, *kv in zip(caches, *(y.split(counts, 2) for y in self.project(x, positions))):
+            slots = torch.arange(cache.length, cache.length + n, device=x.device)
+            k, v, first = self.keep(kv, cache, n, None)
+            seen = self.visible(slots, torch.arange(first, first + k.shape[2], device=x.device), None)
+            heads.append(self.attend(q, k, v, seen))
+        return self.finish(x, torch.cat(heads, 2))
 
     def project(self, x: Tensor, positions: Tensor) -> list[Tensor]:
         r = self.recipe
@@ -218,10 +230,12 @@ class Attention(nn.Module):
         return chosen
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
-        r = self.recipe
-        q = rearrange(q.to(k.dtype), "b (h g) n d -> b h g n d", h=k.shape[1])
-        scores = rearrange(einsum(q, k, "b h g n d, b h m d -> b h g n m"), "b h g n m -> b (h g) n m")
-        scores = scores * (r.head_dim ** -0.5 if r.scale is None else r.scale)
+        r, q = self.recipe, q.to(k.dtype)
+        scale = r.head_dim ** -0.5 if r.scale is None else r.scale
+        if not (r.softcap or r.sinks):
+            return nn.functional.scaled_dot_product_attention(q, k, v, seen, scale=scale, enable_gqa=True)
+        q = rearrange(q, "b (h g) n d -> b h g n d", h=k.shape[1])
+        scores = rearrange(einsum(q, k, "b h g n d, b h m d -> b h g n m"), "b h g n m -> b (h g) n m") * scale
         if r.softcap:
             scores = r.softcap * torch.tanh(scores / r.softcap)
         weights = masked_softmax(scores, seen, self.sinks)

@@ -5,6 +5,7 @@ where the rotation has several axes, (axes, batch, n).
 """
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ class Rotary:
     axes: tuple = ()                    # pairs per axis, as (time, height, width)
     interleaved_axes: bool = False      # axes take turns pair by pair, instead of one block of pairs each
 
+    @lru_cache
     def speeds(self) -> Tensor:
         if self.frequencies is not None:
             return torch.tensor(self.frequencies)

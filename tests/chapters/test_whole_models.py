@@ -3,10 +3,13 @@ import json
 import re
 import struct
 
+import jinja2
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from course_lib.exercises import find
+from course_lib.exercises.chapters import field_guide
 from course_lib.field_guide import BadCheckpoint, NotANumber, describe, open_model
 from course_lib.field_guide.whole.chat import Conversation, main as chat
 from course_lib.field_guide.whole.serving import Server, pageable
@@ -165,6 +168,15 @@ def test_texts_and_the_template_of_a_chat(speaker):
     (speaker / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ ''.__class__.__mro__ }}"}))
     with pytest.raises(Exception, match="unsafe"):
         open_model(speaker).text.chat([])
+
+
+def test_the_template_of_exercise_11_13_gives_what_its_solution_gives():
+    render = {}
+    exec(find("11.13").solution_text, render)
+    for case in field_guide.template_cases(torch.Generator().manual_seed(3)):
+        want = jinja2.Template(field_guide.TEMPLATE, trim_blocks=True, lstrip_blocks=True)
+        assert render["render"](*case.args) == want.render(messages=case.args[0],
+                                                           add_generation_prompt=case.args[1])
 
 
 def test_a_conversation_that_is_interrupted_goes_on(speaker):

@@ -1,5 +1,6 @@
 """The exercises of chapter 11."""
 import math
+from itertools import product
 
 import torch
 from torch.nn import functional as F
@@ -518,3 +519,169 @@ exercise(
     hints=["Follow `u`: it is used twice.",
            "`torch.cat` adds one column to the scores, and `[..., :-1]` drops its weight.",
            "The last line multiplies the output by something between 0 and 1."])
+
+
+# A model from a folder
+
+def turned(x, layout, base=10000.0):
+    """x (n, d), row p turned by position p; pair i is (i, i + d / 2), or with "interleaved" (2 i, 2 i + 1)."""
+    d = x.shape[-1]
+    angles = torch.arange(len(x)).float()[:, None] * base ** (-torch.arange(0, d, 2).float() / d)
+    a, b = x.chunk(2, -1) if layout == "half" else (x[:, ::2], x[:, 1::2])
+    pair = a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()
+    return torch.cat(pair, -1) if layout == "half" else torch.stack(pair, -1).flatten(-2)
+
+
+def layout_cases(rng):
+    sizes = (1, 4, 0), (1, 4, 1), (3, 8, 1), (2, 16, 0), (4, 6, 1), (2, 8, 1), (3, 4, 0)
+    for (heads, d, layer), layout in product(sizes, ("half", "interleaved")):
+        width = heads * d
+        weights = {f"model.layers.{n}.self_attn.{name}_proj.weight": randn(rng, rows, width) / width ** 0.5
+                   for n in (0, 1) for name, rows in (("q", width), ("k", d), ("v", d))}
+        x, prefix = randn(rng, 7, width), f"model.layers.{layer}.self_attn."
+        q, k = (x @ weights[f"{prefix}{name}_proj.weight"].T[:, :d] for name in "qk")
+        yield Case(weights, layer, x, (turned(q, layout) @ turned(k, layout).T).bfloat16().float(),
+                   label=f"{heads} heads of {d}, layer {layer}, {layout}")
+
+
+exercise(
+    id="11.11", title="Which pairs a checkpoint turns", kind="write", points=2, minutes=8, difficulty=3, card="""
+    Two layouts of RoPE are in use, and few configurations say which: pairs `(i, i + d / 2)`, called `"half"`, or
+    `(2 i, 2 i + 1)`, called `"interleaved"`. You have the weights of a file and scores of the published code. Write
+    `layout_of`.
+
+    - `weights` leads from names to tensors, as in published files: `model.layers.0.self_attn.q_proj.weight` and so on;
+      a weight has a row per output, as in `nn.Linear`
+    - the layer has several heads of queries and **one** head of keys, `d` wide; a head's rows are next to each other
+    - `x` (n, d_model) is what the layer reads; `scores` (n, n) are head 0's, before scale and mask,
+      rounded to bfloat16
+    - `turned(x, layout)`, with x (n, d), is given: it turns row p by position p
+    """, given={"torch": torch, "turned": turned}, solution='''
+    def layout_of(weights, layer, x, scores):
+        """-> "half" or "interleaved": which of them gives these scores"""
+        q, k = (x @ weights[f"model.layers.{layer}.self_attn.{name}_proj.weight"].T for name in "qk")
+        q = q[:, :k.shape[-1]]
+        wrong = {layout: (turned(q, layout) @ turned(k, layout).T - scores).abs().max() for layout in ("half", "interleaved")}
+        return min(wrong, key=wrong.get)
+    ''', cases=layout_cases, compare=exact(), misconceptions=[
+        Misconception("takes the weights of layer 0 whatever the layer", change=("layers.{layer}.", "layers.0."),
+                      ask="Which name has the weights of the layer that was asked for?"),
+        Misconception("takes the last head's rows for head 0", change=("q[:, :k.shape[-1]]", "q[:, -k.shape[-1]:]"),
+                      ask="Which rows of the weight make head 0?"),
+        Misconception("looks at each token's score with itself alone",
+                      change=("- scores).abs()", "- scores).diagonal().abs()"),
+                      ask="Query and key at one position are turned by one angle. What does that change in their product?"),
+        Misconception("turns the queries and not the keys", change=("turned(k, layout).T", "k.T"),
+                      ask="A score depends on the distance of two tokens only if both are turned. Are they?")],
+    hints=["`x @ weight.T` is what `nn.Linear` computes.", "Turn queries and keys both ways and compare with `scores`."])
+
+
+def route_cases(rng):
+    for tokens, experts, top_k in ((1, 3, 1), (4, 4, 2), (9, 16, 4), (5, 8, 8)):
+        yield Case(randn(rng, tokens, 6), randn(rng, experts, 6), randn(rng, experts), top_k,
+                   label=f"{tokens} tokens, the best {top_k} of {experts} experts")
+
+
+ROUTE = '''
+def route(x, router, correction, top_k):
+    """x (tokens, d), router (experts, d), correction (experts,) -> weights, experts: (tokens, top_k), best first"""
+    scores = torch.sigmoid(x @ router.T)
+    chosen = (scores + correction).topk(top_k, -1).indices
+    weights = scores.gather(-1, chosen)
+    return weights / weights.sum(-1, keepdim=True), chosen
+'''
+
+exercise(
+    id="11.12", title="A bias that is no weight", kind="repair", points=2, minutes=6, difficulty=3, card="""
+    A mixture of experts as DeepSeek-V3 has it: a token goes to its `top_k` best experts. So that all experts get work
+    without another loss, each has a `correction`, raised while it is idle. It says **who is chosen** and leaves alone
+    **how much** each counts. The code below builds, runs, and gives logits that are a little wrong. Mend it.
+
+    - scores are sigmoids; `experts` are the best by the corrected score, the best first
+    - the weights of a token's chosen experts sum to 1
+    """, given={"torch": torch},
+    stub=ROUTE.replace("    chosen = (scores + correction).topk(top_k, -1).indices\n    weights = scores.gather(-1, chosen)\n",
+                       "    weights, chosen = (scores + correction).topk(top_k, -1)\n"),
+    solution=ROUTE, cases=route_cases, compare=close(), misconceptions=[
+        Misconception("leaves the correction out of the choice", change=("(scores + correction)", "scores"),
+                      ask="An idle expert's correction grows. What can it change, if nobody looks at it when choosing?"),
+        Misconception("weighs all experts before it chooses",
+                      change=("return weights / weights.sum(-1, keepdim=True)", "return weights / scores.sum(-1, keepdim=True)"),
+                      ask="What do the weights of one token's chosen experts sum to?"),
+        Misconception("takes a softmax of the chosen scores",
+                      change=("return weights / weights.sum(-1, keepdim=True)", "return weights.softmax(-1)"),
+                      ask="A sigmoid is between 0 and 1 already. Which operation makes two of them sum to 1 and keeps their ratio?"),
+        Misconception("corrects before the sigmoid", change=("torch.sigmoid(x @ router.T)\n", "torch.sigmoid(x @ router.T + correction)\n"),
+                      ask="To what is the correction added, the logits or the scores? And should a weight know of it?")],
+    hints=["`topk` returns values and indices. Of which scores are the values?",
+           "`scores.gather(-1, chosen)` are the scores of the chosen, uncorrected."])
+
+TEMPLATE = '''
+{{- "<s>" }}
+{%- for m in messages if m.role != "system" %}
+{{- "<turn " + ("model" if m.role == "assistant" else m.role) + ">" }}
+{{- messages[0].content + "\\n" if loop.first and messages[0].role == "system" }}
+{{- m.content | trim + "</turn>\\n" }}
+{%- endfor %}
+{{- "<turn model>" if add_generation_prompt }}
+'''
+
+
+def template_cases(rng):
+    def said(*turns):
+        return [{"role": role, "content": content} for role, content in turns]
+    yield Case(said(("user", "Hi")), True, label="one question")
+    yield Case(said(("user", " Hi\n"), ("assistant", "Hello. ")), False, label="an answer, nothing asked for")
+    yield Case(said(("system", "Be brief."), ("user", "Why?"), ("assistant", "Because."), ("user", "And?")), True,
+               label="a system message, two questions")
+    turns = [("user" if n % 2 == 0 else "assistant", f"number {whole(rng, 1, 99)} ") for n in range(whole(rng, 3, 7))]
+    yield Case(said(*turns), bool(len(turns) % 2), label=f"{len(turns)} turns")
+
+
+exercise(
+    id="11.13", title="A chat template, read by hand", kind="write", points=2, minutes=8, difficulty=3, card="""
+    A model has learned one form of a conversation; its folder says which, as a Jinja template. Any other form is a text
+    unlike those it was trained on. `-` eats the blanks and newlines beside a tag; `trim` those at both ends of a text. Write
+    `render`, which gives the same text as
+
+    ```jinja""" + TEMPLATE.replace("\n", "\n    ") + """```
+
+    - `messages`: dicts with "role" ("system", at most once and first, "user" or "assistant") and "content"
+    """, solution=r'''
+    def render(messages, add_generation_prompt):
+        """-> the text that the model reads"""
+        said, first = "<s>", messages[0]["content"] + "\n" if messages[0]["role"] == "system" else ""
+        for m in messages:
+            if m["role"] != "system":
+                said += f"<turn {m['role'].replace('assistant', 'model')}>{first}{m['content'].strip()}</turn>\n"
+                first = ""
+        return said + "<turn model>" * add_generation_prompt
+    ''', cases=template_cases, compare=exact(), misconceptions=[
+        Misconception("gives the system message a turn of its own",
+                      change=('said, first = "<s>", messages[0]["content"] + "\\n" if messages[0]["role"] == "system" else ""',
+                              'said, first = "<s>", ""\n    messages = messages if messages[0]["role"] != "system" else '
+                              '[{"role": "user", "content": messages[0]["content"]}, *messages[1:]]'),
+                      ask="The loop goes over messages *if* their role is not system. Where is the system message written?"),
+        Misconception("writes the system message into every turn", change=('            first = ""\n', ""),
+                      ask="What is `loop.first` in the second turn?"),
+        Misconception("begins the answer where none is asked for",
+                      change=('"<turn model>" * add_generation_prompt', '"<turn model>"'),
+                      ask="When is the last line of the template empty?"),
+        Misconception("keeps the blanks around a message", change=(".strip()", ""), ask="What does `trim` do?"),
+        Misconception("calls the answering side assistant", change=(".replace('assistant', 'model')", ""),
+                      ask="Which word does the template write for that role?")],
+    hints=["Go through the template once for one user message, by hand.", "`str.strip()` is Jinja's `trim`."])
+
+exercise(
+    id="11.14", title="Tokens per second of a folder", kind="predict", points=1, minutes=5, difficulty=2, card="""
+    A folder holds 1.7 billion weights of 2 bytes, all read for each token; its 28 layers have 8 heads of keys and
+    values, 128 wide, at 2 bytes per number. Your machine reads 60 GB per second. One text of 8,192 tokens goes on, one
+    token per step. **How many tokens per second** can it write at most?
+    """, name="tokens_per_second", answer=60e9 / (3.4e9 + 28 * 2 * 8 * 128 * 2 * 8192), tolerance=0.15, misconceptions=[
+        Misconception("forgets the cache", value=60 / 3.4, ask="What else does each step read, besides the weights?"),
+        Misconception("keeps the keys and forgets the values", value=60e9 / (3.4e9 + 28 * 8 * 128 * 2 * 8192),
+                      ask="A weight needs a key. What does it weigh?"),
+        Misconception("reads one layer's cache", value=60e9 / (3.4e9 + 2 * 8 * 128 * 2 * 8192), ask="How many layers have a cache?"),
+        Misconception("forgets the weights", value=60e9 / (28 * 2 * 8 * 128 * 2 * 8192),
+                      ask="What must be read for every token, however short the text?")],
+    hints=["Bytes per step: the weights, and every key and value of 8,192 tokens in 28 layers.", "60e9 / those bytes."])

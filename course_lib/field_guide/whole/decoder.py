@@ -96,12 +96,7 @@ class Block(nn.Module):
         p, out = self.plan, 0
         for i, (mixer, cache) in enumerate(zip(self.mixers, caches)):
             given = x * p.in_scales[i] if p.in_scales else x
-            if isinstance(cache, list):  # of several sequences side by side: (tokens, its cache) each
-                counts = [count for count, _ in cache]
-                got = torch.cat([mixer(part, where, None, one) for part, where, (_, one) in zip(
-                    given.split(counts, 1), positions.split(counts), cache)], 1)
-            else:
-                got = mixer(given, positions, present, cache, shared)
+            got = mixer(given, positions, present, cache, shared)
             out = out + (got * p.out_scales[i] if p.out_scales else got)
         return out
 

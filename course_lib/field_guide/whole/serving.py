@@ -1,10 +1,9 @@
 """Many prompts at once: chapter 8's engine with the decoder of a published model.
 
-A step runs the decoder once over the tokens of all sequences that are scheduled. Products of feed-forward
-layers and of the logits run over all tokens together; each sequence goes through a layer's mixing by itself,
-with keys and values in pages that sequences with the same beginning share. A family whose layers keep
-anything else (latents, states, compressed text, an indexer's keys), or keys of another shape in some layers,
-has no pages: `pageable` says so. """
+A step runs the decoder once over the tokens of all sequences that are scheduled. Products with weights run
+over all tokens together; each sequence attends by itself, to keys and values in pages that sequences with the
+same beginning share. A family whose layers keep anything else (latents, states, compressed text, an indexer's
+keys), or keys of another shape in some layers, has no pages: `pageable` says so. """
 from itertools import accumulate
 from types import SimpleNamespace
 
@@ -29,16 +28,15 @@ def pageable(decoder: Decoder) -> bool:
 
 
 class Rows(Cache):
-    """One layer's cache of one sequence, in the pages of a pool."""
+    """One layer's cache of one sequence, in the pages of a pool: `slots` of all its tokens, new ones too."""
 
-    def __init__(self, pool: PagedKVCache, name, layer: int, length: int):
+    def __init__(self, pool: PagedKVCache, slots: torch.Tensor, layer: int, length: int):
         super().__init__()
-        self.pool, self.name, self.layer, self.length = pool, name, layer, length
+        self.pool, self.slots, self.layer, self.length = pool, slots, layer, length
 
     def extend(self, k, v):
-        pool, before = self.pool, self.length
+        pool, slots, before = self.pool, self.slots, self.length
         self.length += k.shape[2]
-        slots = pool.slots(self.name, 0, self.length)
         pool.write(self.layer, slots[before:], k[0].transpose(0, 1), v[0].transpose(0, 1))
         blocks, offsets = slots // pool.block_size, slots % pool.block_size
         return [x[self.layer, blocks, :, offsets].transpose(0, 1)[None] for x in (pool.keys, pool.values)]
@@ -64,7 +62,8 @@ class Server(Engine):
         ids = torch.tensor([[t for s, start, stop in chunks for t in s.tokens[start:stop]]])
         positions = torch.tensor([p for _, start, stop in chunks for p in range(start, stop)])
         counts = [n for _, n in batch]
-        caches = [[[(n, Rows(self.cache, s.name, layer, s.computed)) for s, n in batch]]
+        slots = [self.cache.slots(s.name, 0, s.computed + n) for s, n in batch]
+        caches = [[[(n, Rows(self.cache, of_one, layer, s.computed)) for of_one, (s, n) in zip(slots, batch)]]
                   for layer in range(len(self.decoder.layers))]
         return self.decoder(ids, positions, None, caches, last=[end - 1 for end in accumulate(counts)])[0]
 
