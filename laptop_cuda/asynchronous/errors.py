@@ -27,6 +27,7 @@ PRODUCTS = {
                  "wgmma.fence stands before the first product, and again where sums (or A's registers) were changed."),
     "sums read": ("reads a sum of a product that it has not waited for.", TOO_EARLY),
     "sums written": ("writes a sum of a product that it has not waited for.", TOO_EARLY),
+    "register written": ("changes a register of A of a product that it has not waited for.", TOO_EARLY),
     "not one product": ("has threads of one warpgroup that issue different products in its place.", TOGETHER),
     "not one descriptor": ("gives wgmma.mma_async another descriptor in one thread of the warpgroup than in the others.",
                            TOGETHER),

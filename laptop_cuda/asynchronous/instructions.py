@@ -5,7 +5,7 @@ reached, by name.
 """
 import re
 
-from ..ptx.operands import P, Unknown, own, put, whole
+from ..ptx.operands import P, Unknown, own, place, put, whole
 
 SPACES = {"shared", "shared_cta"}
 SCOPES = {"cta", "cluster"}
@@ -102,13 +102,16 @@ def _product(mods: list[str], given: list, opcode: str) -> str:
     negated = [f"{whole(v, 'int')} < 0" for v in rest[:2]] if d != "s32" else ["false", "false"]
     turned = [f"{whole(v, 'int')} != 0" for v in rest[2:]]
     by_columns = ["false"] * (in_registers or not turned) + turned + ["false"] * (not turned)
-    held = f"const uint32_t laptop_a[] = {{{', '.join(whole(v) for v in first)}}}; " if in_registers else ""
-    start = "0, laptop_a" if in_registers else f"{whole(first, 'uint64_t')}, nullptr"
+    held, start, places = "", f"{whole(first, 'uint64_t')}, nullptr" if not in_registers else "0, laptop_a", ""
+    if in_registers:
+        held = (f"const uint32_t laptop_a[] = {{{', '.join(map(whole, first))}}}; "
+                f"const void* const laptop_at[] = {{{', '.join(map(place, first))}}}; ")
+        places = ", laptop_at, __builtin_frame_address(0)"
     named = {t: LETTERS.get(t, t[0]) for t in (d, a, b)}
     added = adds[1] if isinstance(adds, tuple) else f"({adds}) & 1"
     return (f"{{ {held}static constexpr laptop::Form laptop_form = {{{wide}, '{named[d]}', '{named[a]}', '{named[b]}', "
             f"{str(bool(more)).lower()}}}; uint32_t* const laptop_sums[] = {{{', '.join(map(own, sums))}}}; "
-            f"{P}multiply(laptop_form, laptop_sums, {{{start}, {negated[0]}, {by_columns[0]}}}, "
+            f"{P}multiply(laptop_form, laptop_sums, {{{start}, {negated[0]}, {by_columns[0]}{places}}}, "
             f"{{{whole(second, 'uint64_t')}, nullptr, {negated[1]}, {by_columns[1]}}}, ({added}) != 0); }}")
 
 

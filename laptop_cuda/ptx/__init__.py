@@ -15,6 +15,7 @@ from .operands import Unknown
 
 SPACE = "laptop::ptx::"
 CONSTANT = r"[-~(\s]*(0[xX][\da-fA-F]+|\d+)U?([-+*/%|&^<>~()\s]+(0[xX][\da-fA-F]+|\d+)U?)*[)\s]*"
+VARIABLE = re.compile(r"(?!.*(\+\+|--))[\w\s.\[\]+*/%-]+")        # or a number: it may be named twice
 ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'", "\n": ""}
 
 
@@ -40,6 +41,9 @@ def statement(template: str, outputs: list[Operand], inputs: list[Operand]) -> s
     before = after = ""
     by_address = {int(n) for n in re.findall(r"\blaptop_own_(\d+)", body)}
     for n, operand in enumerate(operands):
+        if re.search(rf"\blaptop_place_{n}\b", body):
+            place = f"{SPACE}place({operand.text})" if VARIABLE.fullmatch(operand.text) else "nullptr"
+            before += f"const void* const laptop_place_{n} = {place}; "
         if n in by_address:
             before += f"uint32_t* const laptop_own_{n} = (uint32_t*)&({operand.text}); "
             continue

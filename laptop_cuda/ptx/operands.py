@@ -41,6 +41,11 @@ def own(target: str) -> str:
     return f"laptop_own_{target.removeprefix('laptop_')}"
 
 
+def place(operand) -> str:
+    """The address of the variable that an input is; null if it is none."""
+    return own(operand).replace("_own_", "_place_") if str(operand)[7:].isdigit() else "nullptr"
+
+
 def predicate(operand) -> str:
     return f"({operand}) & 1"
 

@@ -36,6 +36,8 @@ struct Factor {
     uint64_t descriptor;         // of shared memory, unless it is in registers
     const uint32_t* registers;
     bool negated, by_columns;    // its elements along m or n lie side by side, not those along k
+    const void* const* places = nullptr;         // of the four registers' variables, and the frame that names them
+    const void* frame = nullptr;
 };
 void product(const Form&, uint32_t* const* sums, Factor a, Factor b, bool adds, const void* site);
 void product_fence();

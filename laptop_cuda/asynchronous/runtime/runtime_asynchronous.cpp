@@ -325,8 +325,10 @@ void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const 
 #define OF_TENSOR " (PTX, cp.async.bulk.tensor)."
 static const TensorMap& map_at(const void* p, int rank, const void* site) {
     const TensorMap& m = *(const TensorMap*)p;
+    const Stack& own = current->stack;
+    bool is_local = p < current->frame && (uintptr_t)p - (uintptr_t)own.low < own.bytes;
     const char* wrong = !p ? "gives a tensorMap that is null" OF_TENSOR
-        : is_shared(p) ? "gives a tensorMap in shared memory; it is in global, constant or parameter memory" OF_TENSOR
+        : is_shared(p) || is_local ? "gives a tensorMap in shared or local memory; global, constant or parameter memory is legal" OF_TENSOR
         : (uintptr_t)p % 64 ? "gives a tensorMap whose address is no multiple of 64" OF_TENSOR
         : m.made != TensorMap::MADE ? "gives a tensorMap that cuTensorMapEncodeTiled has not made" OF_TENSOR
         : m.rank != rank ? "gives a tensorMap with another number of dimensions than the instruction" OF_TENSOR : nullptr;

@@ -27,6 +27,7 @@ struct Product {
     Form form;
     Factor a, b;
     uint32_t registers[GROUP][4];
+    const void* places[GROUP][4];
     uint32_t tile[GROUP];        // of each thread
     uint32_t group[GROUP];
     bool adds[GROUP];
@@ -238,6 +239,10 @@ void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool a
     if (memcmp(&p.form, &form, sizeof form)) misused("barrier divergence", "not one product", site);
     if (p.a.descriptor != a.descriptor || p.b.descriptor != b.descriptor) misused("bad descriptor", "not one descriptor", site);
     if (a.registers) memcpy(p.registers[t], a.registers, sizeof p.registers[t]);
+    for (int i = 0; a.registers && i < 4; ++i) {         // those of a helper's own frame end with it
+        bool stays = current->depth <= KERNEL_DEPTH || a.places[i] > a.frame;
+        p.places[t][i] = stays ? a.places[i] : nullptr;
+    }
     p.tile[t] = tile_of(me, form, sums, site), p.group[t] = me.group, p.adds[t] = adds;
     note(here(), current->index, LAPTOP_PRODUCT_ISSUED, nullptr, me.group, site, p.name);
     if (is_checked() && t % 32 == 0) {
@@ -287,7 +292,13 @@ void product_wait(uint32_t left, const void* site) {
 }
 
 static void touched_own(uintptr_t address, int action, const void* pc) {
-    for (const Tile& t : mine().threads[current->index % GROUP].tiles) {
+    const Warpgroup& g = mine();
+    const Issuing& me = g.threads[current->index % GROUP];
+    for (uint32_t n = me.waited; action && n < me.issued; ++n) {
+        auto& at = g.products[n - g.gone].places[current->index % GROUP];
+        if (std::find(at, at + 4, (const void*)address) < at + 4) misused("race", "register written", pc, g.products[n - g.gone].site);
+    }
+    for (const Tile& t : me.tiles) {
         bool is_sum = t.products && std::find(t.at.begin(), t.at.end(), (uint32_t*)address) != t.at.end();
         if (is_sum) misused("race", action ? "sums written" : "sums read", pc, t.site);
     }

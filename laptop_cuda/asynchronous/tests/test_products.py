@@ -165,6 +165,7 @@ __global__ void once(const uint32_t* image_a, const uint32_t* image_b, const uin
     uint32_t held[4];
     memcpy(held, registers + 4 * threadIdx.x, 16), fence();
     multiply(d, A, described(tile + 4096, leading, stride, mode), adds);
+    if (adds == 2) held[2] = 0;
     commit();
     wait<0>();
     memcpy(out + COUNT * threadIdx.x, d, 4 * COUNT);
@@ -188,6 +189,15 @@ def kernel(number):
         ONCE.replace("COUNT", str(n // (4 if d == "f16" else 2))).replace("SUM", "float" if d == "f32" else "uint32_t")
         .replace("A, desc", "held, desc" if in_registers else "described(tile, leading, stride, mode), desc"))
     return text.replace("ONE", one).replace("multiply(", f"multiply{number}(").replace("once(", f"once{number}(")
+
+
+def test_a_register_of_a_that_changes_before_the_wait_is_an_error():
+    source = HEAD + "".join(map(kernel, range(len(FORMS))))
+    zeros, number = np.zeros(4096, np.uint32), next(n for n, form in enumerate(FORMS) if form[6].get("from_registers"))
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        getattr(compiled(source), f"once{number}")[1, 128, 32768](*4 * [zeros], 2048, 1024, 1, 2)
+    assert caught.value.kind == "race" and "changes a register of A" in str(caught.value)
+    assert "held[2] = 0" in source.splitlines()[caught.value.line - 1] and "asm volatile" in str(caught.value)
 
 
 @pytest.mark.parametrize("number", range(len(FORMS)), ids=lambda n: "-".join(map(str, FORMS[n][:6])))

@@ -24,7 +24,8 @@ __global__ void moved(const __grid_constant__ CUtensorMap from, const __grid_con
     __syncthreads();
     uint64_t token;
     if (threadIdx.x == 0) {
-        cde::cp_async_bulk_tensor_2d_global_to_shared(tile, &from, x, y, bar);
+        CUtensorMap local = from;
+        cde::cp_async_bulk_tensor_2d_global_to_shared(tile, fault == 4 ? &local : &from, x, y, bar);
         token = cuda::device::barrier_arrive_tx(bar, 1, fault == 3 ? bytes - 16 : bytes);
     } else {
         token = bar.arrive();
@@ -153,7 +154,7 @@ def test_one_to_five_dimensions(mod, shape, box, steps, fill):
 @pytest.mark.parametrize("fault, kind, words, text", [
     (1, "race", "while a bulk copy into it is under way", "seen[i]"),
     (2, "race", "no fence.proxy.async", "ptx::cp_async_bulk_tensor("),
-    (3, "deadlock", "does not end", "")])
+    (3, "deadlock", "does not end", ""), (4, "bad descriptor", "in shared or local memory", "fault == 4")])
 def test_a_forgotten_wait_fence_or_byte_is_an_error_with_its_line(mod, fault, kind, words, text):
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
         moved(mod, 128, fault=fault)
