@@ -11,10 +11,11 @@ import torch
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from course_lib.field_guide.base import Attention, Recipe, masked_softmax
+from course_lib.field_guide.base import Attention, Recipe
 from course_lib.field_guide.cache import Cache
 from course_lib.field_guide.indexers import best, weighted_relu
 from course_lib.field_guide.rotary import Rotary, rotate
+from course_lib.field_guide.softmax import masked_softmax
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import torch
 from einops import einsum, rearrange
 from torch import nn
 
-from course_lib.field_guide.base import Attention, Recipe, masked_softmax
+from course_lib.field_guide.base import Attention, Recipe
 from course_lib.field_guide.indexers import LearnedTemperature
 from course_lib.field_guide.rotary import rotate
+from course_lib.field_guide.softmax import masked_softmax
 
 
 @dataclass(frozen=True)
