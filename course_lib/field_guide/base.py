@@ -207,8 +207,7 @@ class Attention(nn.Module):
             seen = seen & (back < r.window)
         seen = seen[None]
         if r.chunk:
-            # padding before the text
-            start = 0 if present is None else present.int().argmax(-1)[:, None, None]
+            start = 0 if present is None else present.int().argmax(-1)[:, None, None]    # after padding
             seen = seen & ((queries[:, None] - start) // r.chunk == (keys - start) // r.chunk)
         if present is not None:
             seen = seen & present[:, None, keys]
