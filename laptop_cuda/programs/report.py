@@ -73,8 +73,8 @@ def _lines(ran: Ran, files: dict[str, str]) -> str:
                 row[name] += line[name]
             row["bytes"] += sum(line[name] for name in ASKED)
             row["sectors"] += sum(line[name] for name in MOVED)
-    busiest = sorted(sums.items(), key=lambda item: (-item[1]["sectors"], -item[1]["wavefronts"],
-                                                     -item[1]["flops"]))[:MOST_LINES]
+    busiest = sorted(sums.items(), key=lambda item: (not item[1]["flops"], -item[1]["sectors"],
+                                                     -item[1]["wavefronts"]))[:MOST_LINES]
     rows, flops = [], ran.total("flops") > 0
     for (file, number), row in busiest:
         source = files.get(file, "").split("\n")

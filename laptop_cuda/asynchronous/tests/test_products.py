@@ -195,7 +195,7 @@ def test_a_register_of_a_that_changes_before_the_wait_is_an_error():
     source = HEAD + "".join(map(kernel, range(len(FORMS))))
     zeros, number = np.zeros(4096, np.uint32), next(n for n, form in enumerate(FORMS) if form[6].get("from_registers"))
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        getattr(compiled(source), f"once{number}")[1, 128, 32768](*4 * [zeros], 2048, 1024, 1, 2)
+        getattr(compiled(source), f"once{number}")[1, 128, 32768](*3 * [zeros], zeros.copy(), 2048, 1024, 1, 2)
     assert caught.value.kind == "race" and "changes a register of A" in str(caught.value)
     assert "held[2] = 0" in source.splitlines()[caught.value.line - 1] and "asm volatile" in str(caught.value)
 
