@@ -17,6 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from course_lib.field_guide import open_model
+from course_lib.field_guide.whole.families import WHOLE
 from course_lib.field_guide.whole.tiny import EVERY, FILE, STEPS, fold, mask, texts, write_tiny
 from course_lib.files import write_whole
 from course_lib.studies.tiny_models import CONFIGS, tiny
@@ -33,14 +34,14 @@ SHARED = dict(MANY, shared_expert_intermediate_size=24)
 DELTA = dict(SHARED, rms_norm_eps=1e-3)     # the delta rule normalises sums that may be close to 0
 MIXED = dict(mlp_layer_types=["dense", "sparse", "sparse"])
 CHANGES = {
-    **dict.fromkeys(("mellum", "minimax_m2", "gpt_oss", "qwen3_moe", "mixtral", "deepseek_v4"), MANY),
+    **dict.fromkeys(("mellum", "minimax_m2", "gpt_oss", "qwen3_moe", "mixtral"), MANY),
     **dict.fromkeys(("deepseek_v3", "deepseek_v32", "axk1"), GROUPS),
-    **dict.fromkeys(("kolibri1", "qwen4_exp_text"), SHARED),
+    "kolibri1": SHARED,
     "qwen3_5_text": dict(rms_norm_eps=1e-3), "qwen3_5_moe_text": DELTA,
     **dict.fromkeys(("granite", "granite_swa"), GRANITE),
     "granitemoehybrid": dict(GRANITE, num_local_experts=8, num_experts_per_tok=3),
     "deepseek_v2": dict(GROUPS, topk_method="group_limited_greedy", q_lora_rank=12),
-    "kimi_linear": dict(MANY, **MIXED), "glm_moe_dsa": dict(GROUPS, **MIXED), "hy_v4": dict(MANY, **MIXED),
+    "kimi_linear": dict(MANY, **MIXED), "glm_moe_dsa": dict(GROUPS, **MIXED),
     "minimax_m3_vl_text": dict(MANY, **MIXED, routed_scaling_factor=1.4),
     "exaone_moe": dict(GROUPS, num_shared_experts=2), "mimo_v2_flash": dict(GROUPS, n_group=1, topk_group=1),
     "qwen3_next": dict(DELTA, mlp_only_layers=[1]), "hy_v3": dict(MANY, router_scaling_factor=1.3),
@@ -65,7 +66,7 @@ BASES = {"qwen3_moe": tiny(), "mixtral": tiny(), "glm": CONFIGS["glm4"], "exaone
          "youtu": CONFIGS["deepseek_v3"], "axk1": CONFIGS["deepseek_v3"],
          "qwen3_5_moe_text": CONFIGS["qwen3_next"], "bamba": {**CONFIGS["granitemoehybrid"]}}
 # The library's own outputs depend on padding: by the slot (llama4), by whole blocks (minimax_m3).
-NOT_PADDED = ("llama4_text", "minimax_m3_vl_text", "deepseek_v4")
+NOT_PADDED = ("llama4_text", "minimax_m3_vl_text")
 # Their chunks differ from float64 by more than other families do.
 CHUNKED = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid", "kimi_linear")
 LENGTHS = dict(vocab_size=64, max_position_embeddings=256)
@@ -206,9 +207,7 @@ def record(rows: list[dict], library: str) -> None:
                             "families": rows}, indent=1) + "\n")
 
 
-NAMES = [name for name in {**CONFIGS, **BASES}
-         if name not in ("qwen3_vl_text", "qwen2_vl_text", "muse_glimmer_text", "mistral4",
-                         "mistral_large4_text", "glm5_next_text")]
+NAMES = [name for name in {**CONFIGS, **BASES} if name in WHOLE]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

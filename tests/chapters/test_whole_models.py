@@ -292,7 +292,8 @@ SHARD = "model-00001-of-00002.safetensors"
 BAD_CONFIGS = {           # changes of config.json, and what is said of it
     "no family": (dict(model_type=None), "model_type: expected the name of a family, got None"),
     "a number for a family": (dict(model_type=3), "model_type: expected the name of a family, got 3"),
-    "an unknown family": (dict(model_type="swirl"), "model_type: 'swirl' is not one of the"),
+    "an unknown family": (dict(model_type="swirl", attention_swirl=3),
+                          "model_type: 'swirl' is not one of the .* nor of the parts of one of llama"),
     "code of its own": (dict(model_type="swirl", auto_map={"AutoModel": "x.Y"}),
                         "model_type: 'swirl'.* auto_map names code of its own, which is never run"),
     "no vocabulary": (dict(vocab_size=None), "config must have vocab_size"),
@@ -390,6 +391,16 @@ def test_bad_weights_of_other_families(model_type, key, shape, said, tmp_path):
     with pytest.raises(BadCheckpoint, match=f"^{SAFE}: {re.escape(key)}") as caught:
         open_model(tmp_path)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("like", ["llama", "qwen3", "olmo2", "mixtral"])
+def test_an_unknown_family_of_known_parts_is_built_and_says_so(like, tmp_path):
+    family = tiny(like)
+    family.write(tmp_path)
+    config(model_type="swirl")(tmp_path)
+    model = open_model(tmp_path)
+    assert f"'swirl' is not one of the 62 that are built here: its weights and keys are those of {like}" in model.notes[0]
+    assert gap(model.logits(family.texts[:1])[..., ::EVERY], family.logits[:1], mask()[:1]) < 1e-5
 
 
 def test_what_published_folders_carry_beyond_the_model_is_let_by_with_a_line(llama):

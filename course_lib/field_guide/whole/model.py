@@ -4,7 +4,6 @@ from torch import Tensor
 
 from course_lib.field_guide.cache import Cache
 from course_lib.field_guide.describe import describe
-from course_lib.field_guide.families import FAMILIES
 from course_lib.field_guide.reading import Reading
 from course_lib.field_guide.whole.decoder import Decoder
 from course_lib.field_guide.whole import hybrids, mixtures     # noqa: F401 (each enters its families)
@@ -122,32 +121,50 @@ def cut(text: str, stop) -> str:
     return min((text.split(one)[0] for one in stop), key=len, default=text)
 
 
+# Families in which nothing is hidden in the code: an unknown one may be made of the same parts.
+PLAIN = ("llama", "qwen2", "qwen3", "olmo2", "mixtral", "qwen3_moe", "deepseek_v3")
+
+
 def open_model(folder, dtype: torch.dtype | None = None) -> Model:
     """The model in a folder with config.json, safetensors and perhaps tokenizer.json. Weights are mapped, in
     the kind of number that the file has unless `dtype` is given. A folder that does not hold what its
     configuration says is a BadCheckpoint, which names file and key. No code of a folder is run."""
     folder = Folder(folder)
-    decoder, model_type, notes = built(folder)
-    drafts = folder.config.get("num_nextn_predict_layers") or (1 if plan_has_drafts(model_type) else 0)
-    notes += load(decoder, folder, model_type, drafts)
+    inner = folder.config.get("text_config")
+    config = {**folder.config, **(inner if isinstance(inner, dict) else {}), "text_config": None}
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str):
+        raise BadCheckpoint("config.json", "model_type", f"expected the name of a family, got {model_type!r}")
+    decoder, notes = (filled if model_type in WHOLE else of_known_parts)(folder, config)
+    if folder.config.get("auto_map"):
+        notes.insert(0, "auto_map is ignored: the family is built here, and no code of a folder is run.")
     return Model(folder, decoder if dtype is None else decoder.to(dtype), notes)
 
 
-def built(folder: Folder) -> tuple[Decoder, str, list[str]]:
-    """The decoder that config.json asks for, without memory for its weights yet."""
+def of_known_parts(folder: Folder, config: dict) -> tuple[Decoder, list[str]]:
+    """An unknown family as the first plain one that has a place for all its weights and all its keys."""
+    said, fits = f"{config['model_type']!r} is not one of the {len(WHOLE)} that are built here", None
+    if folder.config.get("auto_map"):
+        raise BadCheckpoint("config.json", "model_type",
+                            f"{said}, and auto_map names code of its own, which is never run")
+    for like in PLAIN:
+        try:
+            config["model_type"] = like
+            fits = None if describe(config).unplaced else filled(folder, config)
+        except (BadCheckpoint, ValueError):
+            continue
+        if fits:
+            decoder, notes = fits
+            return decoder, [f"{said}: its weights and keys are those of {like}, so it is built like that, and "
+                             "was compared with no published code.", *notes]
+    raise BadCheckpoint("config.json", "model_type", f"{said}, nor of the parts of one of {', '.join(PLAIN)}: "
+                        f"{', '.join(sorted(WHOLE))}")
+
+
+def filled(folder: Folder, config: dict) -> tuple[Decoder, list[str]]:
+    """The decoder that config.json asks for, with its weights, and lines on what was let by."""
     try:
-        c = Reading(folder.config)
-        if not isinstance(c.model_type, str):
-            raise BadCheckpoint("config.json", "model_type",
-                                f"expected the name of a family, got {c.model_type!r}")
-        known = c.model_type in WHOLE and c.model_type in FAMILIES
-        if not known:
-            said = (" and auto_map names code of its own, which is never run" if folder.config.get("auto_map")
-                    else "")
-            raise BadCheckpoint("config.json", "model_type",
-                                f"{c.model_type!r} is not one of the {len(WHOLE)} that are built "
-                                f"here{said}: {', '.join(sorted(WHOLE))}")
-        plan = plan_of(c)
+        plan = plan_of(Reading(config))
         with torch.device("meta"):
             decoder = Decoder(plan)
     except BadCheckpoint:
@@ -155,13 +172,12 @@ def built(folder: Folder) -> tuple[Decoder, str, list[str]]:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError,
             RuntimeError) as error:
         raise BadCheckpoint("config.json", None, str(error)) from error
-    notes, turns = [], str(c.get("rope_parameters") or c.get("rope_scaling") or "")
-    if folder.config.get("auto_map"):
-        notes.append("auto_map is ignored: the family is built here, and no code of a folder is run.")
+    notes, turns = [], str(config.get("rope_parameters") or config.get("rope_scaling") or "")
     if "'longrope'" in turns or "'su'" in turns or ("'dynamic'" in turns and "alpha" not in turns):
         notes.append("Positions turn as in texts of the trained length, in longer ones too: there the published "
                      "code changes them.")
-    return decoder, c.model_type, notes
+    drafts = config.get("num_nextn_predict_layers") or (1 if plan_has_drafts(config["model_type"]) else 0)
+    return decoder, notes + load(decoder, folder, config["model_type"], drafts)
 
 
 def plan_has_drafts(model_type: str) -> bool:

@@ -25,7 +25,8 @@ class Norm(nn.Module):
         y = x.float()
         if self.kind == "layer":
             y = y - y.mean(-1, keepdim=True)
-        y = F.rms_norm(y, y.shape[-1:], None if self.weight is None else self.weight.float(), self.eps)
+        y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps)
+        y = y if self.weight is None else y * self.weight.float()
         return (y if self.bias is None else y + self.bias.float()).to(x.dtype)
 
 
