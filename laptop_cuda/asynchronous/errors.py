@@ -52,8 +52,11 @@ def told(teller) -> tuple[str, str] | None:
 # accesses beside what is under way, each with its usual cause
 RACES = {
     "to bulk copy": ("while a bulk copy into it is under way: what is there is not known.",
-                     "no wait for the phase of the copy's mbarrier (or a wait for the other parity, which is over at once); of "
-                     "a copy to global memory, no cp.async.bulk.wait_group."),
+                     "no wait for the phase of the copy's mbarrier (or a wait for the other parity, which is over at once); where "
+                     "a copy fills it again, no wait for the mbarrier by which its readers give it back; of a copy to global "
+                     "memory, no cp.async.bulk.wait_group."),
+    "refilled": ("before anybody has seen the end of the bulk copy that filled it: nobody can have read that.",
+                 "no wait for the mbarrier by which its readers give the buffer back."),
     "from bulk copy": ("while a bulk copy may still read it.", "no cp.async.bulk.wait_group.read, or one by another thread than "
                        "the one that issued the copy: groups are per thread."),
     "from product": ("while a wgmma product may still read it.",

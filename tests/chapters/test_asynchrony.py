@@ -68,7 +68,7 @@ PLAIN = [   # rung, what becomes what, the kind of error and its words when copi
     (3, "wait(&empty[to], next / STAGES % 2 ^ 1);", "", "race", "copy into it is under way"),
     (3, "arrive(&empty[s]);", "", "deadlock", "ring<3>"),
     (3, "init(&empty[s], ROWS);", "init(&empty[s], ROWS - 1);", "misused barrier", "empty"),
-    (4, "wait(&empty[s], j / STAGES % 2 ^ 1);", "", "misused barrier", "full[0]"),
+    (4, "wait(&empty[s], j / STAGES % 2 ^ 1);", "", "race", "copy into it is under way"),
     (4, "wait(&empty[s], j / STAGES % 2 ^ 1);", "wait(&empty[s], j / STAGES % 2);", "deadlock", "full[0]"),
     (4, "            __syncwarp();\n", "", "race", "k_tiles"),
     (4, "init(&empty[s], ROWS / 32);", "init(&empty[s], ROWS);", "deadlock", "arrivals missing")]

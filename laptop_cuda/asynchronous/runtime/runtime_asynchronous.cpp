@@ -43,6 +43,7 @@ struct Issuer {
     uint32_t group = 0;
     bool polls = false;          // it asked whether a phase is over, and goes on either way
     uint64_t fenced = 0;         // mark of its last fence between the proxies
+    laptop_error owed = {};      // its arrival out of turn, unless the copy that it announces is the better error
 };
 struct Asynchronous {            // of a block
     std::unordered_map<uintptr_t, Barrier> barriers;
@@ -72,14 +73,17 @@ void breaks_rule(const char* kind, const char* what, const void* site) {
 }
 
 // ------------------------------------------------------------------ mbarrier
-[[noreturn]] static void misused(const char* reason, const void* barrier, const void* site) {
+static laptop_error misuse(const char* reason, const void* barrier, const void* site) {
     laptop_error e = make_error("misused barrier", reason, site, 5);
     if (run->traced) e.memory = memory_at(here(), (uintptr_t)barrier, &e.offset);
     e.size = 8;
-    fail(e);
+    return e;
 }
+[[noreturn]] static void misused(const char* reason, const void* barrier, const void* site) { fail(misuse(reason, barrier, site)); }
 
-static Barrier& barrier_at(const void* p, const void* site) {
+static Barrier& barrier_at(const void* p, const void* site, bool copies = false) {
+    const laptop_error& owed = of(here()).threads[current->index].owed;
+    if (owed.kind && !copies) fail(owed);
     auto& all = of(here()).barriers;
     auto found = all.find((uintptr_t)p);
     if (found == all.end()) misused("not initialised", p, site);
@@ -129,14 +133,15 @@ uint64_t mbarrier_arrive(void* p, uint32_t count, uint32_t bytes, bool drop, con
     if (!current) return 0;
     Barrier& b = barrier_at(p, site);
     uint64_t state = (uint64_t)b.missing << 32 | b.ended;
+    note(here(), current->index, LAPTOP_ARRIVES, p, b.ended, site, nullptr, bytes);
+    const char* wrong = is_checked() && !b.seen ? "phase not seen" : !count || count > b.missing ? "one arrival too many" : nullptr;
+    if (wrong && !(bytes && is_checked())) misused(wrong, p, site);
+    if (wrong) return of(here()).threads[current->index].owed = misuse(wrong, p, site), state;
     if (is_checked()) {
-        if (!b.seen) misused("phase not seen", p, site);
         fence(false);
         release_at((uintptr_t)p);
     }
-    note(here(), current->index, LAPTOP_ARRIVES, p, b.ended, site, nullptr, bytes);
     to_come(b, bytes, p, site);
-    if (!count || count > b.missing) misused("one arrival too many", p, site);
     b.missing -= count;
     b.expected -= drop ? count : 0;
     perhaps_over(here(), (uintptr_t)p, b);
@@ -268,6 +273,18 @@ static void put_in_flight(const Copy& c, const Side& s, bool source, bool in_sha
                    source, s.rows, s.step});
 }
 
+// A thread that announced a copy before anybody has seen the end of the one before: does it write over what that brought?
+static void check_refill(const Side& s, const laptop_error& owed, const void* site) {
+    Found f = found_quickly(current, s.address, 4);
+    const Cell* c = f.region && f.region->cells ? &f.region->cells[(s.address - f.low) / f.region->grain] : nullptr;
+    uint64_t mark = c ? c->mark[Cell::WRITER] : 0;
+    if (!mark || !(c->pc[Cell::WRITER] & BY_COPY) || run->intervals[interval_of(mark)].block != here().linear) fail(owed);
+    laptop_error e = make_error("race", "refilled", site, 1);
+    e.memory = memory_at(here(), s.address, &e.offset);
+    e.other = party(&here().threads[thread_of(mark)], c->pc[Cell::WRITER] & ~BY_COPY, 1), e.has_other = 1;
+    fail(e);
+}
+
 static void count_sides(const std::vector<Side>& sides, int operation, const void* site) {
     if (!run->profiling) return;
     if (sides.empty()) count_copied(operation, 0, 0, true, site);        // beyond the tensor
@@ -289,6 +306,8 @@ static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& e
     note(here(), t->index, LAPTOP_COPY_ISSUED, (void*)c.barrier, loads ? of(here()).barriers[c.barrier].ended : c.group, site,
          c.name, c.bytes);
     if (checked) {
+        if (loads) check_in_flight(here().in_flight, in_shared.address, in_shared.bytes, 1, site);
+        if (a.threads[t->index].owed.kind) check_refill(in_shared, a.threads[t->index].owed, site);
         for (const Side& s : elsewhere) check_side(s, !loads, false, site);
         check_side(in_shared, loads, true, site);
         c.clock = t->clock;
@@ -306,7 +325,7 @@ static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& e
 #define OF_BULK " bytes (PTX, cp.async.bulk)."
 void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const void* site) {
     if (!current) return;
-    if (barrier) barrier_at(barrier, site);
+    if (barrier) barrier_at(barrier, site, true);
     if ((uintptr_t)to % 16) breaks_rule("misaligned", "gives a bulk copy a dstMem that is no multiple of 16" OF_BULK, site);
     if ((uintptr_t)from % 16) breaks_rule("misaligned", "gives a bulk copy a srcMem that is no multiple of 16" OF_BULK, site);
     if (bytes % 16) breaks_rule("misaligned", "gives a bulk copy a size that is no multiple of 16" OF_BULK, site);
@@ -338,7 +357,7 @@ static const TensorMap& map_at(const void* p, int rank, const void* site) {
 
 void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, const void* site) {
     if (!current) return;
-    if (barrier) barrier_at(barrier, site);
+    if (barrier) barrier_at(barrier, site, true);
     const TensorMap& m = map_at(map, rank, site);
     if (!is_shared(shared)) trap("a tensor copy whose tile is not in shared memory,", site);
     if (shared_address(shared) % 128)
@@ -439,6 +458,8 @@ static bool is_awaited(const Block& b, const Copy& c) {
 static bool deliver(Block& b, bool at_its_end) {
     if (!b.asynchronous) return false;
     Asynchronous& a = *b.asynchronous;
+    for (const Issuer& t : a.threads)
+        if (t.owed.kind) fail(t.owed);
     size_t before = a.copies.size();
     if (at_its_end) {
         land_if(b, [](const Block&, const Copy&) { return true; });

@@ -130,7 +130,7 @@ __global__ void against_rules(const float* x, float* y, int rule) {
 # kernel, its threads, and how many numbers it is given for n
 RIGHT = {"ring": (96, 7, 7 * 128), "by_state": (32, 4, 4 * 32), "handed_over": (64, 3, 3 * 64), "filled": (64, 48, 64)}
 WRONG = [("ring", 1, "race", "no __syncthreads() in between", "try_wait"),
-         ("ring", 2, "misused barrier", "no wait before the next turn's arrival", "expect"),
+         ("ring", 2, "race", "while a bulk copy into it is under way", "cp_async_bulk("),
          ("ring", 3, "deadlock", "phase 0 (parity 0) of full[0] does not end, with 16 bytes still to come", ""),
          ("ring", 4, "race", "while a bulk copy into it is under way", "out[k] ="),
          ("ring", 5, "race", "or a wait for the other parity", "out[k] ="),

@@ -76,7 +76,7 @@ __global__ void pipeline(const __grid_constant__ CUtensorMap A, const __grid_con
 }
 """
 # what is taken away, the tiles, and the error
-WRONG = [(1, 5, "misused barrier", "no wait before the next turn's", "expect_tx"), (2, 5, "race", "may still read", "a[i % 2], &A"),
+WRONG = [(1, 5, "race", "copy into it is under way", "a[i % 2], &A"), (2, 5, "race", "may still read", "a[i % 2], &A"),
          (3, 5, "race", "by an ordinary store", "asm volatile"), (4, 5, "race", "no wgmma.fence", "asm volatile"),
          (5, 5, "race", "no wgmma.fence", "asm volatile"), (6, 5, "race", "may still read", "a[i % 2], &A"),
          (6, 2, "race", "reads a sum", "= d[i]"), (7, 2, "race", "reads a sum", "= d[i]"),
