@@ -11,6 +11,7 @@ import pytest
 
 import laptop_cuda as cuda
 from laptop_cuda import gpu
+from laptop_cuda.inside import toolkit
 
 ORDERS = [pytest.param({"order": "forward"}, id="forward"), pytest.param({"order": "reverse"}, id="reverse"),
           pytest.param({"order": "seeded", "seed": 7}, id="seeded")]
@@ -64,6 +65,12 @@ def mod(request):
 def with_nvcc():
     if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit, or pip install \".[inside]\")")
+
+
+@pytest.fixture
+def with_disassembler(with_nvcc):
+    if toolkit.nvdisasm() is None:
+        pytest.skip("not run: nvdisasm is missing (NVIDIA's CUDA toolkit, or pip install \".[inside]\")")
 
 
 def use_compiler(monkeypatch, name: str) -> None:

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import ramp, with_nvcc  # noqa: F401
-from laptop_cuda.inside import toolkit
+from engine_kit import ramp, with_disassembler, with_nvcc  # noqa: F401
 from laptop_cuda.inside.as_compiled import Access, _Cost, _join
 from laptop_cuda.machine import REAL
 from laptop_cuda.report import SHARED_LOAD
@@ -78,12 +77,6 @@ def report(mod):
         mod.product[(2, 2), (32, 32)](x, x, y, 64)
         mod.tiles[1, 32](x, y)
     return counted
-
-
-@pytest.fixture
-def with_disassembler(with_nvcc):
-    if toolkit.nvdisasm() is None:
-        pytest.skip("not run: nvdisasm is missing (NVIDIA's CUDA toolkit, or pip install \".[inside]\")")
 
 
 @pytest.mark.slow

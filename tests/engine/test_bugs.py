@@ -118,9 +118,6 @@ __global__ void shared_misaligned(float4* y) {
     __syncthreads();
     y[threadIdx.x] = *reinterpret_cast<float4*>(&s[threadIdx.x]);  // BUG shared_misaligned
 }
-__global__ void double_store_misaligned(float* y) {
-    *reinterpret_cast<double*>(y + 1) = 1.0;  // BUG double_store_misaligned
-}
 // ================================================================ races
 __global__ void no_barrier(const float* x, float* y) {
     __shared__ float s[64];
@@ -237,22 +234,6 @@ __global__ void barrier_in_a_ragged_loop(const int* length, float* y) {
         __syncthreads();  // BUG barrier_in_a_ragged_loop
     }
     __syncthreads();  // BUG barrier_in_a_ragged_loop
-}
-__global__ void barrier_for_the_first_half_warp(float* y) {
-    if (threadIdx.x < 16) __syncthreads();  // BUG barrier_for_the_first_half_warp
-    y[threadIdx.x] = 1;
-}
-__global__ void second_barrier_jumped(const float* x, float* y, int n) {
-    __shared__ float s[64];
-    int t = threadIdx.x;
-    s[t] = x[t];
-    __syncthreads();
-    float v = s[63 - t];
-    if (t < n) {
-        v += s[t ^ 1];
-        __syncthreads();  // BUG second_barrier_jumped
-    }
-    y[t] = v;
 }
 __global__ void loop_never_entered(const float* x, float* y, int n) {
     __shared__ float s[128];
@@ -374,7 +355,6 @@ BUGS = [
 
     Bug("float4_from_one", "misaligned", "x", lambda: (ramp(64), torch.zeros(32, 4))),
     Bug("shared_misaligned", "misaligned", "s", lambda: (torch.zeros(32, 4),)),
-    Bug("double_store_misaligned", "misaligned", "y", lambda: (zeros(32),), 1, 1),
 
     Bug("no_barrier", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
     Bug("second_barrier_missing", RACE, "s", lambda: (ramp(256), zeros(64), 4), 1, 64),
@@ -397,8 +377,6 @@ BUGS = [
     Bug("barrier_in_one_arm", DIVERGED, "", lambda: (zeros(64),), 1, 64),
     Bug("barrier_in_a_ragged_loop", DIVERGED, "", lambda: (torch.tensor([2, 3]).int(), zeros(64)), 1, 64),
     Bug("barrier_in_helpers", DIVERGED, "", lambda: (zeros(64),), 1, 64),
-    Bug("barrier_for_the_first_half_warp", DIVERGED, "", lambda: (zeros(64),), 1, 64),
-    Bug("second_barrier_jumped", DIVERGED, "", lambda: (ramp(64), zeros(64), 20), 1, 64),
     Bug("loop_never_entered", DIVERGED, "", lambda: (ramp(128), zeros(224), 96), 1, 128),
     Bug("jumped_and_unset", DIVERGED, "", lambda: (zeros(64),), 1, 64, also=(UNSET,)),
     Bug("passed_by_and_gone_on", DIVERGED, "", lambda: (zeros(32), 0), 1, 64),

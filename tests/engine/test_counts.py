@@ -75,11 +75,6 @@ __global__ void by_column(const float* a, float* out, int n) {
     for (int k = 0; k < n; ++k) sum += a[threadIdx.x * n + k];
     out[threadIdx.x] = sum;
 }
-__global__ void by_row(const float* a, float* out, int n) {
-    float sum = 0;
-    for (int k = 0; k < n; ++k) sum += a[k * n + threadIdx.x];
-    out[threadIdx.x] = sum;
-}
 __global__ void pitch33(const float* a, float* out) {
     float sum = 0;
     for (int row = 0; row < 32; ++row) sum += a[row * 33 + threadIdx.x];
@@ -94,13 +89,6 @@ __global__ void grid_stride(const float* in, float* out, int n) {
 __global__ void square_block(const float* a, float* out) {
     int x = threadIdx.x, y = threadIdx.y;
     out[y * 64 + x] = a[y * 64 + x];
-}
-__global__ void registers(const float* in, float* out) {
-    float kept[8];
-    for (int k = 0; k < 8; ++k) kept[k] = in[k * 32 + threadIdx.x];
-    float sum = 0;
-    for (int k = 0; k < 8; ++k) sum += kept[k] * kept[7 - k];
-    out[threadIdx.x] = sum;
 }
 __global__ void in_place(float* x) { x[threadIdx.x] += 1.0f; }
 
@@ -134,15 +122,6 @@ __global__ void skipping(const float* a, float* out) {
     }
     out[i] = sum;
 }
-__global__ void breaking(const float* a, float* out) {
-    int i = threadIdx.x;
-    float sum = 0;
-    for (int k = 0; k < 32; ++k) {
-        if (k > i) break;
-        sum += a[k * 32 + i];
-    }
-    out[i] = sum;
-}
 __device__ __noinline__ float fetch(const float* p, int i) { return p[i]; }
 __global__ void shared_helper(const float* a, const float* b, float* out) {
     int i = threadIdx.x;
@@ -171,11 +150,6 @@ __global__ void four_cases(const float* a, float* out) {
     }
     out[i] = v;
 }
-__global__ void early_exit(const float* a, float* out) {
-    int i = threadIdx.x;
-    if (i >= 20) return;
-    out[i] = a[i];
-}
 __global__ void leaving(const float* a, float* out) {
     int i = threadIdx.x;
     for (int k = 0; k < 4; ++k) {
@@ -191,10 +165,6 @@ __global__ void nested(const float* a, float* out) {
         else v += a[i + 64];
         out[i] = v;
     }
-}
-__global__ void ternary(const float* a, float* out) {
-    int i = threadIdx.x;
-    out[i] = i & 1 ? a[i] : 0.0f;
 }
 __global__ void short_circuit(const float* a, const float* b, float* out) {
     int i = threadIdx.x;
@@ -231,15 +201,6 @@ __global__ void banks_float2(float* out) {
     float2 v = s[31 - t];
     out[t] = v.x + v.y;
 }
-template <int PITCH> __global__ void transpose(const float* in, float* out, int n) {
-    __shared__ float tile[32][PITCH];
-    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;
-    for (int j = 0; j < 32; j += 8) tile[threadIdx.y + j][threadIdx.x] = in[(y + j) * n + x];
-    __syncthreads();
-    x = blockIdx.y * 32 + threadIdx.x;
-    y = blockIdx.x * 32 + threadIdx.y;
-    for (int j = 0; j < 32; j += 8) out[(y + j) * n + x] = tile[threadIdx.x][threadIdx.y + j];
-}
 __global__ void transpose_naive(const float* in, float* out, int n) {
     int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y;
     out[x * n + y] = in[y * n + x];
@@ -256,22 +217,6 @@ __global__ void matmul_tiled(const float* a, const float* b, float* c, int n) {
         __syncthreads();
     }
     c[row * n + col] = sum;
-}
-__global__ void reduce(const float* in, float* out) {
-    __shared__ float s[256];
-    int t = threadIdx.x;
-    s[t] = in[t];
-    __syncthreads();
-    for (int half_way = 128; half_way > 0; half_way /= 2) {
-        if (t < half_way) s[t] += s[t + half_way];
-        __syncthreads();
-    }
-    if (t == 0) out[0] = s[0];
-}
-__global__ void shuffled(const float* in, float* out) {
-    float v = in[threadIdx.x];
-    for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);
-    if (threadIdx.x == 0) out[0] = v;
 }
 __global__ void dynamic(const float* in, float* out) {
     extern __shared__ float s[];
@@ -341,17 +286,10 @@ COUNTS = [
     # request. 2 warps x 64 steps. Each of the 512 sectors of the matrix moves 8 times.
     Count("rows_by_thread_are_columns_by_warp", "by_column", 1, 64, lambda: (ramp(4096), torch.zeros(64), 64),
           load=(128, 128 * 32, 4 * 4096, 512)),
-    Count("columns_by_thread_are_rows_by_warp", "by_row", 1, 64, lambda: (ramp(4096), torch.zeros(64), 64),
-          load=(128, 128 * 4, 4 * 4096, 512)),
     # Row r starts at byte 132 r. 132 r is a multiple of 32 for r = 0, 8, 16, 24: 4 sectors; otherwise
     # 5. Together: the bytes 0 to 31 * 132 + 128 = 4220, 132 sectors, every one of them touched.
     Count("rows_of_33_floats", "pitch33", 1, 32, lambda: (ramp(33 * 32), torch.zeros(32)),
           load=(32, 4 * 4 + 28 * 5, 32 * 128, 132)),
-    # Lane i reads element (9 * i) % 32: all 32 of the first 32 floats, so 4 sectors for the gather, and
-    # 4 more for the indices themselves.
-    Count("gather_of_a_permutation_costs_what_its_sectors_cost", "gather", 1, 32,
-          lambda index=(torch.arange(32) * 9 % 32).int(): (ramp(32), index, torch.zeros(32)),
-          load=(2, 8, 256, 8)),
     # Lane i reads element 64 * i: 32 lanes, 32 sectors; the indices cost 4.
     Count("gather_of_scattered_elements", "gather", 1, 32,
           lambda index=(torch.arange(32) * 64).int(): (ramp(2048), index, torch.zeros(32)),
@@ -362,9 +300,6 @@ COUNTS = [
     # A warp is 4 rows of 8 lanes; a row of 8 floats is one sector. 2 warps.
     Count("a_block_of_8_by_8_reads_four_rows_a_warp", "square_block", 1, (8, 8),
           lambda: (ramp(64 * 8), torch.zeros(64 * 8)), load=(2, 8, 256, 8), store=(2, 8, 256, 8)),
-    # A warp is 2 rows of 16 lanes: two pieces of 64 bytes, 4 sectors.
-    Count("a_block_of_16_by_4", "square_block", 1, (16, 4), lambda: (ramp(256), torch.zeros(256)),
-          load=(2, 8, 256, 8)),
     Count("in_place_reads_and_writes", "in_place", 1, 32, lambda: (ramp(32),), load=(1, 4, 128, 4),
           store=(1, 4, 128, 4)),
     # 16 bytes per lane: one request asks for 512 bytes, 16 sectors. 256 vectors are 8 warps.
@@ -403,9 +338,6 @@ COUNTS = [
     # In each of 8 rounds 24 of the 32 lanes load, and each sector keeps 6 of its 8 lanes: 8 requests of
     # 4 sectors.
     Count("continue", "skipping", 1, 32, lambda: (ramp(256), torch.zeros(32)), load=(8, 32, 8 * 24 * 4, 32)),
-    # Round k has the lanes k to 31: 32 + 31 + ... + 1 = 528 loads in 32 requests. Lanes m to 31 cover 4
-    # - m // 8 sectors: 8 * (4 + 3 + 2 + 1) = 80.
-    Count("break", "breaking", 1, 32, lambda: (ramp(1024), torch.zeros(32)), load=(32, 80, 528 * 4, 80)),
     # The same load instruction in fetch(), reached from two calls: two requests of 16 lanes, 2 sectors each.
     Count("a_helper_called_from_both_arms", "shared_helper", 1, 32,
           lambda: (ramp(32), ramp(32), torch.zeros(32)), load=(2, 4, 128, 4)),
@@ -415,9 +347,6 @@ COUNTS = [
     # Each case has every fourth lane: 8 lanes, which touch all 4 sectors of their row.
     Count("switch_with_four_cases", "four_cases", 1, 32, lambda: (ramp(128), torch.zeros(32)),
           load=(4, 16, 128, 16), store=(1, 4, 128)),
-    # Lanes 0 to 19: 80 bytes, 3 sectors.
-    Count("early_exit", "early_exit", 1, 32, lambda: (ramp(32), torch.zeros(32)), load=(1, 3, 80, 3),
-          store=(1, 3, 80, 3)),
     # Lanes 0-7 leave in round 0, 8-15 in round 1, and so on: 24, 16, 8 and 0 lanes load, in 3, 2 and 1
     # sectors.
     Count("lanes_leaving_a_loop_by_return", "leaving", 1, 32, lambda: (ramp(128), torch.zeros(128)),
@@ -425,8 +354,6 @@ COUNTS = [
     # 16 lanes (2 sectors), then 8 lanes (1) and 8 lanes (1); the store has 16 lanes again.
     Count("nested_arms", "nested", 1, 32, lambda: (ramp(128), torch.zeros(32)), load=(3, 4, 64 + 32 + 32, 4),
           store=(1, 2, 64)),
-    Count("ternary", "ternary", 1, 32, lambda: (ramp(32), torch.zeros(32)), load=(1, 4, 64, 4),
-          store=(1, 4, 128)),
     # a is read by lanes 0-15 only: 2 sectors. It is positive for the lanes 4 to 15: 12 lanes read b and
     # store, bytes 16 to 64, 2 sectors.
     Count("short_circuit", "short_circuit", 1, 32,
@@ -463,14 +390,6 @@ def test_strided_loads(mod, stride, per_warp):
     check(launch.global_load, 32, 32 * per_warp, 4096, unique=32 * per_warp)
 
 
-def test_registers_are_not_memory(mod):
-    # 8 loads per warp; the local array kept[] is registers and counts nowhere.
-    launch = counted(mod.registers, 1, 32, ramp(256), torch.zeros(32))
-    check(launch.global_load, 8, 32, 1024, unique=32)
-    check(launch.global_store, 1, 4, 128)
-    assert launch.shared_load.requests == 0 and launch.shared_store.requests == 0
-
-
 @pytest.mark.parametrize("stride, wavefronts",
                          [(0, 1), (1, 1), (2, 2), (3, 1), (4, 4), (8, 8), (16, 16), (32, 32), (33, 1)])
 def test_bank_conflicts_by_stride(mod, stride, wavefronts):
@@ -498,47 +417,6 @@ def test_shared_float2(mod):
 def test_dynamic_shared_memory(mod): # Words 2 t: two lanes a bank.
     launch = counted(mod.dynamic, 1, 32, ramp(32), torch.zeros(32), shared=256)
     check_shared(launch, (1, 2, 1), (1, 2, 1))
-
-
-@pytest.mark.parametrize("pitch, excess_each", [(32, 31), (33, 0)])
-def test_transpose_through_shared_memory(mod, pitch, excess_each):
-    # 64 x 64 by 2 x 2 blocks of 32 x 8 threads: 8 warps per block, 4 rows each. 128 requests of 4 sectors.
-    # Reading a column of the tile puts 32 lanes `pitch` words apart: one bank for 32, all banks for 33.
-    launch = counted(mod[f"transpose<{pitch}>"], (2, 2), (32, 8), ramp(4096), torch.zeros(4096), 64)
-    check(launch.global_load, 128, 512, 16384, unique=512)
-    check(launch.global_store, 128, 512, 16384, unique=512)
-    load, store = launch.shared_load, launch.shared_store
-    assert (load.requests, load.excess, store.requests, store.excess) == (128, 128 * excess_each, 128, 0)
-    assert launch.barriers == 4
-
-
-def test_matmul_tiled(mod):
-    # 4 tiles, two loads each: 128 warps x 8 requests, each 2 rows of 64 bytes: 4 sectors.
-    # Inside: as[ty][k] is 2 words 16 apart (different banks), bs[k][tx] 16 words: one wavefront each,
-    # 128 warps x 4 tiles x 16 x 2 loads. Two barriers a tile in 16 blocks.
-    launch = counted(mod.matmul_tiled, (4, 4), (16, 16), ramp(4096), ramp(4096), torch.zeros(4096), 64)
-    check(launch.global_load, 1024, 4096, 1024 * 128, unique=1024)
-    check(launch.global_store, 128, 512, 16384, unique=512)
-    load, store = launch.shared_load, launch.shared_store
-    assert (load.requests, load.wavefronts, load.excess) == (16384, 16384, 0)
-    assert (store.requests, store.excess) == (1024, 0)
-    assert launch.barriers == 16 * 4 * 2
-
-
-def test_reduction_with_whole_warps(mod):
-    # 256 values. Steps of 128, 64, 32 keep 4, 2, 1 warps busy, the five below 32 one: 12 steps of two loads
-    # and one store. With the 8 stores of the fill and the last load: 25 loads, 20 stores. Barriers: 1 + 8.
-    launch = counted(mod.reduce, 1, 256, ramp(256), torch.zeros(1))
-    load, store = launch.shared_load, launch.shared_store
-    assert (load.requests, load.excess, store.requests, store.excess, launch.barriers) == (25, 0, 20, 0, 9)
-    check(launch.global_store, 1, 1, 4)
-
-
-def test_shuffles_are_not_memory(mod):
-    launch = counted(mod.shuffled, 1, 32, ramp(32), torch.zeros(1))
-    check(launch.global_load, 1, 4, 128)
-    check(launch.global_store, 1, 1, 4)
-    assert launch.shared_load.requests == 0 and launch.shared_store.requests == 0
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse", "seeded"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import mod as module, with_nvcc  # noqa: F401
+from engine_kit import mod as module, with_disassembler, with_nvcc  # noqa: F401
 from laptop_cuda import gpu
 from laptop_cuda.inside import inspect_command, machine_code, roofline, toolkit
 from laptop_cuda.report import executed
@@ -78,12 +78,6 @@ $__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath:
 """
 
 
-@pytest.fixture
-def with_disassembler(with_nvcc):
-    if toolkit.nvdisasm() is None:
-        pytest.skip("not run: nvdisasm is missing (NVIDIA's CUDA toolkit, or pip install \".[inside]\")")
-
-
 # ---- the texts of the tools
 def test_the_disassembler_s_text_is_read():
     code = machine_code.read(SASS, "_Z1kPf")
@@ -133,9 +127,9 @@ def test_executions_per_line_are_exact(module):
     x, y = np.ones(64, np.float32), np.zeros(64, np.float32)
     with cuda.profile() as report:
         module["tile<64>"][1, 64](x, y, 2)
-    found = {place.line: (e.warps, e.lanes)
-             for place, e in executed.by_line(report.launches[0]._result).items()}
-    whole = 2, 64
+    counted = executed.by_line(report.launches[0]._result)
+    assert counted[Place("source.cu", 6)].warps == 2                   # places are the source's own
+    found, whole = {place.line: (e.warps, e.lanes) for place, e in counted.items()}, (2, 64)
     assert {line: found[line] for line in (6, 7, 8, 9, 13, 16)} == dict.fromkeys((6, 7, 8, 9, 13, 16), whole)
     assert found[11] == (2 * 64, 64 * 64) and found[10] == (2 * 65, 64 * 65)  # the loop's test runs once more
     assert found[14] == found[2] == (2, 32)                                        # every other lane
@@ -157,15 +151,6 @@ def test_executions_of_a_diverged_warp_are_those_of_its_paths():
     found = {p.line: (e.warps, e.lanes) for p, e in executed.by_line(report.launches[0]._result).items()}
     assert found[4] == (1, 8) and found[6] == (1, 8)
     assert found[8] == (31, 31 * 32 // 2)                    # 31 rounds, one lane fewer in each
-
-
-def test_counts_do_not_depend_on_the_order(module):
-    def lines(order):
-        x, y = np.ones(64, np.float32), np.zeros(64, np.float32)
-        with cuda.profile() as report:
-            module["tile<64>"][2, 32](x, y, order)
-        return executed.by_line(report.launches[0]._result)
-    assert lines(1) == lines(5)
 
 
 # ---- a compiler
@@ -366,12 +351,6 @@ def test_instances_that_host_code_launches_are_found(module):
     class Module:
         _texts, source = module._texts, "tile< 64 ><<<1, 2>>>(x); tile<32><<<1, 1>>>(x); other<3><<<1, 1>>>(x);"
     assert inspect_command._kernels(Module) == ["add", "tile<64>", "tile<32>"]
-
-
-def test_places_are_the_source_s_own(module):
-    with cuda.profile() as report:
-        module.add[1, 64](np.ones(64, np.float32), np.zeros(64, np.float32))
-    assert executed.by_line(report.launches[0]._result)[Place("source.cu", 20)].warps == 2
 
 
 # ---- every kernel of the course

@@ -5,7 +5,7 @@
 namespace thrust {
 
 // An iterator is a position and a function of it; `Self::at(i)` gives the element i further on.
-template <class Self, class Value, class Reference = Value> struct laptop_iterator {
+template <class Self, class Value, class Reference = Value> struct laptop_iterator : laptop_walk<Self> {
     typedef std::random_access_iterator_tag iterator_category;
     typedef Value value_type;
     typedef ptrdiff_t difference_type;
@@ -14,26 +14,11 @@ template <class Self, class Value, class Reference = Value> struct laptop_iterat
     ptrdiff_t position = 0;
     Reference operator*() const { return self().at(position); }
     Reference operator[](ptrdiff_t i) const { return self().at(position + i); }
-    Self& operator+=(ptrdiff_t n) { return position += n, self(); }
-    Self& operator-=(ptrdiff_t n) { return position -= n, self(); }
-    Self& operator++() { return ++position, self(); }
-    Self& operator--() { return --position, self(); }
-    Self operator++(int) { Self old = self(); ++position; return old; }
-    Self operator--(int) { Self old = self(); --position; return old; }
-    friend Self operator+(Self a, ptrdiff_t n) { return a += n; }
-    friend Self operator+(ptrdiff_t n, Self a) { return a += n; }
-    friend Self operator-(Self a, ptrdiff_t n) { return a -= n; }
-    friend ptrdiff_t operator-(const Self& a, const Self& b) { return a.position - b.position + a.from(b); }
-    friend bool operator==(const Self& a, const Self& b) { return a - b == 0; }
-    friend bool operator!=(const Self& a, const Self& b) { return a - b != 0; }
-    friend bool operator<(const Self& a, const Self& b) { return a - b < 0; }
-    friend bool operator>(const Self& a, const Self& b) { return a - b > 0; }
-    friend bool operator<=(const Self& a, const Self& b) { return a - b <= 0; }
-    friend bool operator>=(const Self& a, const Self& b) { return a - b >= 0; }
+    void laptop_move(ptrdiff_t n) { position += n; }
+    ptrdiff_t laptop_from(const Self& other) const { return position - other.position + self().from(other); }
     ptrdiff_t from(const Self&) const { return 0; }
 
 private:
-    Self& self() { return *static_cast<Self*>(this); }
     const Self& self() const { return *static_cast<const Self*>(this); }
 };
 

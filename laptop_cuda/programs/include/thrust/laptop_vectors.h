@@ -24,7 +24,30 @@ namespace cuda { static constexpr laptop_policy par, par_nosync; }
 namespace omp { static constexpr laptop_policy par; }
 
 // ------------------------------------------------------------------ pointers
-template <class T> class device_ptr {
+// What an iterator can do that moves by `laptop_move(n)` and knows by `laptop_from` how far it is from another.
+template <class Self> struct laptop_walk {
+    Self& operator+=(ptrdiff_t n) { return self().laptop_move(n), self(); }
+    Self& operator-=(ptrdiff_t n) { return self().laptop_move(-n), self(); }
+    Self& operator++() { return *this += 1; }
+    Self& operator--() { return *this -= 1; }
+    Self operator++(int) { Self old = self(); return *this += 1, old; }
+    Self operator--(int) { Self old = self(); return *this -= 1, old; }
+    friend Self operator+(Self a, ptrdiff_t n) { return a += n; }
+    friend Self operator+(ptrdiff_t n, Self a) { return a += n; }
+    friend Self operator-(Self a, ptrdiff_t n) { return a -= n; }
+    friend ptrdiff_t operator-(const Self& a, const Self& b) { return a.laptop_from(b); }
+    friend bool operator==(const Self& a, const Self& b) { return a.laptop_from(b) == 0; }
+    friend bool operator!=(const Self& a, const Self& b) { return a.laptop_from(b) != 0; }
+    friend bool operator<(const Self& a, const Self& b) { return a.laptop_from(b) < 0; }
+    friend bool operator>(const Self& a, const Self& b) { return a.laptop_from(b) > 0; }
+    friend bool operator<=(const Self& a, const Self& b) { return a.laptop_from(b) <= 0; }
+    friend bool operator>=(const Self& a, const Self& b) { return a.laptop_from(b) >= 0; }
+
+private:
+    Self& self() { return *static_cast<Self*>(this); }
+};
+
+template <class T> class device_ptr : public laptop_walk<device_ptr<T>> {
 public:
     typedef std::random_access_iterator_tag iterator_category;
     typedef std::remove_cv_t<T> value_type;
@@ -41,22 +64,8 @@ public:
     T* operator->() const { return p; }
     reference operator[](ptrdiff_t i) const { return p[i]; }
     explicit operator bool() const { return p; }
-    device_ptr& operator+=(ptrdiff_t n) { return p += n, *this; }
-    device_ptr& operator-=(ptrdiff_t n) { return p -= n, *this; }
-    device_ptr& operator++() { return ++p, *this; }
-    device_ptr& operator--() { return --p, *this; }
-    device_ptr operator++(int) { device_ptr old = *this; return ++p, old; }
-    device_ptr operator--(int) { device_ptr old = *this; return --p, old; }
-    friend device_ptr operator+(device_ptr a, ptrdiff_t n) { return a += n; }
-    friend device_ptr operator+(ptrdiff_t n, device_ptr a) { return a += n; }
-    friend device_ptr operator-(device_ptr a, ptrdiff_t n) { return a -= n; }
-    friend ptrdiff_t operator-(device_ptr a, device_ptr b) { return a.p - b.p; }
-    friend bool operator==(device_ptr a, device_ptr b) { return a.p == b.p; }
-    friend bool operator!=(device_ptr a, device_ptr b) { return a.p != b.p; }
-    friend bool operator<(device_ptr a, device_ptr b) { return a.p < b.p; }
-    friend bool operator>(device_ptr a, device_ptr b) { return b.p < a.p; }
-    friend bool operator<=(device_ptr a, device_ptr b) { return a.p <= b.p; }
-    friend bool operator>=(device_ptr a, device_ptr b) { return b.p <= a.p; }
+    void laptop_move(ptrdiff_t n) { p += n; }
+    ptrdiff_t laptop_from(const device_ptr& other) const { return p - other.p; }
 
 private:
     T* p = nullptr;

@@ -6,16 +6,6 @@
 
 namespace cub {
 
-// A key as a number without sign of the same order; zeros of either sign are equal.
-template <class Key> LAPTOP_QUIET unsigned long long laptop_ordered(Key key) {
-    constexpr int BITS = 8 * sizeof(Key);
-    unsigned long long bits = 0, sign = 1ull << (BITS - 1), all = sign | (sign - 1);
-    __builtin_memcpy(&bits, (const void*)&key, sizeof(Key));
-    if (std::is_integral<Key>::value) return std::is_signed<Key>::value ? bits ^ sign : bits;
-    if (bits == sign) bits = 0;
-    return bits & sign ? ~bits & all : bits | sign;
-}
-
 template <class Key, int BLOCK_X, int ITEMS, class Value = NullType, int RADIX_BITS = 4, bool = true,
           BlockScanAlgorithm = BLOCK_SCAN_WARP_SCANS, int = 0, int BLOCK_Y = 1, int BLOCK_Z = 1, int = 0>
 class BlockRadixSort {

@@ -37,72 +37,57 @@ LAPTOP_FN laptop_scanned<T> laptop_warp_scan(T value, Operation&& combine, int w
 // The functions that BlockScan and WarpScan have in common; `Self::scan(value, combine, site)` does the work.
 template <class Self, class T> class laptop_scans {
 public:
-    LAPTOP_FN void InclusiveSum(T v, T& out) { out = inclusive(v, cub::Sum(), LAPTOP_SITE).total; }
-    LAPTOP_FN void InclusiveSum(T v, T& out, T& total) { both(inclusive(v, cub::Sum(), LAPTOP_SITE), out, total); }
-    LAPTOP_FN void ExclusiveSum(T v, T& out) { T total; exclusive(v, out, T(), cub::Sum(), total, LAPTOP_SITE); }
-    LAPTOP_FN void ExclusiveSum(T v, T& out, T& total) { exclusive(v, out, T(), cub::Sum(), total, LAPTOP_SITE); }
-    template <class F> LAPTOP_FN void InclusiveScan(T v, T& out, F f) { out = inclusive(v, f, LAPTOP_SITE).total; }
-    template <class F> LAPTOP_FN void InclusiveScan(T v, T& out, F f, T& total) { both(inclusive(v, f, LAPTOP_SITE), out, total); }
-    template <class F> LAPTOP_FN void ExclusiveScan(T v, T& out, T start, F f) {
-        T total;
-        exclusive(v, out, start, f, total, LAPTOP_SITE);
+    // `total`: nothing, or a T that gets what all values make together
+    template <class... A> LAPTOP_FN void InclusiveSum(T v, T& out, A&... total) { inclusive(v, out, cub::Sum(), LAPTOP_SITE, total...); }
+    template <class... A> LAPTOP_FN void ExclusiveSum(T v, T& out, A&... total) { exclusive(v, out, T(), cub::Sum(), LAPTOP_SITE, total...); }
+    template <class F, class... A> LAPTOP_FN void InclusiveScan(T v, T& out, F f, A&... total) {
+        inclusive(v, out, f, LAPTOP_SITE, total...);
     }
-    template <class F> LAPTOP_FN void ExclusiveScan(T v, T& out, T start, F f, T& total) {
-        exclusive(v, out, start, f, total, LAPTOP_SITE);
+    template <class F, class... A> LAPTOP_FN void ExclusiveScan(T v, T& out, T start, F f, A&... total) {
+        exclusive(v, out, start, f, LAPTOP_SITE, total...);
     }
     // several values per thread
-    template <int N> LAPTOP_FN void InclusiveSum(T (&v)[N], T (&out)[N]) { T total; inclusive(v, out, cub::Sum(), total, LAPTOP_SITE); }
-    template <int N> LAPTOP_FN void ExclusiveSum(T (&v)[N], T (&out)[N]) {
-        T total;
-        exclusive(v, out, T(), cub::Sum(), total, LAPTOP_SITE);
+    template <int N, class... A> LAPTOP_FN void InclusiveSum(T (&v)[N], T (&out)[N], A&... total) {
+        inclusive(v, out, cub::Sum(), LAPTOP_SITE, total...);
     }
-    template <int N> LAPTOP_FN void InclusiveSum(T (&v)[N], T (&out)[N], T& total) { inclusive(v, out, cub::Sum(), total, LAPTOP_SITE); }
-    template <int N> LAPTOP_FN void ExclusiveSum(T (&v)[N], T (&out)[N], T& total) {
-        exclusive(v, out, T(), cub::Sum(), total, LAPTOP_SITE);
+    template <int N, class... A> LAPTOP_FN void ExclusiveSum(T (&v)[N], T (&out)[N], A&... total) {
+        exclusive(v, out, T(), cub::Sum(), LAPTOP_SITE, total...);
     }
-    template <int N, class F> LAPTOP_FN void InclusiveScan(T (&v)[N], T (&out)[N], F f) {
-        T total;
-        inclusive(v, out, f, total, LAPTOP_SITE);
+    template <int N, class F, class... A> LAPTOP_FN void InclusiveScan(T (&v)[N], T (&out)[N], F f, A&... total) {
+        inclusive(v, out, f, LAPTOP_SITE, total...);
     }
-    template <int N, class F> LAPTOP_FN void InclusiveScan(T (&v)[N], T (&out)[N], F f, T& total) {
-        inclusive(v, out, f, total, LAPTOP_SITE);
-    }
-    template <int N, class F> LAPTOP_FN void ExclusiveScan(T (&v)[N], T (&out)[N], T start, F f) {
-        T total;
-        exclusive(v, out, start, f, total, LAPTOP_SITE);
-    }
-    template <int N, class F> LAPTOP_FN void ExclusiveScan(T (&v)[N], T (&out)[N], T start, F f, T& total) {
-        exclusive(v, out, start, f, total, LAPTOP_SITE);
+    template <int N, class F, class... A> LAPTOP_FN void ExclusiveScan(T (&v)[N], T (&out)[N], T start, F f, A&... total) {
+        exclusive(v, out, start, f, LAPTOP_SITE, total...);
     }
 
 private:
-    template <class F>
-    LAPTOP_QUIET laptop_scanned<T> inclusive(T v, F&& f, const void* site) {       // .total: with this thread's own value
-        laptop_scanned<T> s = static_cast<Self*>(this)->scan(v, f, site);
-        return {s.total, s.any ? f(s.before, v) : v, true};
+    template <class F> LAPTOP_QUIET laptop_scanned<T> scanned(T v, F&& f, const void* site) {
+        return static_cast<Self*>(this)->scan(v, f, site);
     }
-    LAPTOP_QUIET static void both(const laptop_scanned<T>& s, T& out, T& total) { out = s.total, total = s.before; }
-    template <class F> LAPTOP_QUIET void exclusive(T v, T& out, T start, F&& f, T& total, const void* site) {
-        laptop_scanned<T> s = static_cast<Self*>(this)->scan(v, f, site);
-        out = s.any ? f(start, s.before) : start;
-        total = s.total;
+    template <class F, class... A> LAPTOP_QUIET void inclusive(T v, T& out, F&& f, const void* site, A&... total) {
+        laptop_scanned<T> s = scanned(v, f, site);
+        out = s.any ? f(s.before, v) : v, ((total = s.total), ...);
+    }
+    template <class F, class... A> LAPTOP_QUIET void exclusive(T v, T& out, T start, F&& f, const void* site, A&... total) {
+        laptop_scanned<T> s = scanned(v, f, site);
+        out = s.any ? f(start, s.before) : start, ((total = s.total), ...);
     }
     template <int N, class F> LAPTOP_QUIET static T combined(T (&v)[N], F&& f) {
         T made = v[0];
         for (int i = 1; i < N; ++i) made = f(made, v[i]);
         return made;
     }
-    template <int N, class F>
-    LAPTOP_QUIET void inclusive(T (&v)[N], T (&out)[N], F&& f, T& total, const void* site) {
-        laptop_scanned<T> s = static_cast<Self*>(this)->scan(combined(v, f), f, site);
+    template <int N, class F, class... A>
+    LAPTOP_QUIET void inclusive(T (&v)[N], T (&out)[N], F&& f, const void* site, A&... total) {
+        laptop_scanned<T> s = scanned(combined(v, f), f, site);
         out[0] = s.any ? f(s.before, v[0]) : v[0];
         for (int i = 1; i < N; ++i) out[i] = f(out[i - 1], v[i]);
-        total = s.total;
+        ((total = s.total), ...);
     }
-    template <int N, class F>
-    LAPTOP_QUIET void exclusive(T (&v)[N], T (&out)[N], T start, F&& f, T& total, const void* site) {
+    template <int N, class F, class... A>
+    LAPTOP_QUIET void exclusive(T (&v)[N], T (&out)[N], T start, F&& f, const void* site, A&... total) {
         T before;
-        exclusive(combined(v, f), before, start, f, total, site);
+        exclusive(combined(v, f), before, start, f, site, total...);
         for (int i = 0; i < N; ++i) {
             T now = v[i];
             out[i] = before;

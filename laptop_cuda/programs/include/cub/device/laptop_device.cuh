@@ -63,14 +63,7 @@ struct DeviceScan {
 // The bits of a key that a radix sort looks at, as a number in the order of the keys.
 template <class K> struct laptop_key_bits {
     int begin, end;
-    unsigned long long operator()(K key) const {
-        unsigned long long bits = 0, sign = 1ull << (8 * sizeof(K) - 1);
-        if (std::is_floating_point<K>::value && key == K(0)) key = K(0);          // -0 is 0
-        ::memcpy(&bits, &key, sizeof(K));
-        if (std::is_floating_point<K>::value) bits = bits & sign ? ~bits : bits | sign;
-        else if (std::is_signed<K>::value) bits ^= sign;
-        return bits >> begin & ~0ull >> (64 - (end - begin));
-    }
+    unsigned long long operator()(K key) const { return laptop_ordered(key) >> begin & ~0ull >> (64 - (end - begin)); }
 };
 struct DeviceRadixSort {
 #define LAPTOP_SORTS(name, order)                                                                             \
