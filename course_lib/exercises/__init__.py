@@ -40,9 +40,9 @@ and so on in the order of `CHAPTERS`. A module is imported when one of its ids i
 - `stub`, `solution` and a misconception's `code` are source text. All must define the same name (`name=`; by
   default the last function or class of the stub). In a *repair* exercise the stub is the faulty code; in a *write*
   exercise without `stub=` it is the solution's signature and docstring.
-- A misconception is either `code=` (whole text), `change=(old, new)` (or a list of such pairs) applied to the
-  solution, or, for predict and choose, `value=`. `name` continues "Your answer is what you get if it ...";
-  it is a verb in the third person.
+- A misconception is either `code=` (whole text), `body=` (below the solution's `def` line), `change=(old, new)`
+  (or a list of such pairs) applied to the solution, or, for predict and choose, `value=`. `name` continues
+  "Your answer is what you get if it ..."; it is a verb in the third person.
 - `call=`: a function `call(f, *args, **kwargs)` for what is not one plain call (a class, a sequence of
   appends, gradients). It is carried over as source, so it must stand alone: `torch`, `math`, `F`, `nn`,
   `einops` and given names only.

@@ -1,6 +1,4 @@
 """The text of the cell that a student's work was defined in."""
-from __future__ import annotations
-
 import inspect
 import linecache
 import os

@@ -1,6 +1,4 @@
 """Declaring exercises, and finding the declared ones."""
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util
@@ -88,10 +86,10 @@ def register(made: Exercise) -> Exercise:
     if not 1 <= made.difficulty <= 5:
         raise ValueError(f"exercise {made.id}: difficulty goes from 1 to 5")
     for m in made.misconceptions:
-        if sum((m.code is not None, m.change is not None, m.value is not MISSING)) != 1:
+        if sum((x is not None for x in (m.code, m.body, m.change)), m.value is not MISSING) != 1:
             raise ValueError(
-                f"exercise {made.id}, misconception '{m.name}': give one of code=, change=, value=")
-        if m.change is not None:
+                f"exercise {made.id}, misconception '{m.name}': give one of code=, body=, change=, value=")
+        if m.value is MISSING:
             made.wrong_code(m)                                   # raises if the edit no longer applies
     made.module = sys._getframe(2).f_globals.get("__name__", "")
     declared[made.id] = made

@@ -1,6 +1,4 @@
 """Showing things in a notebook, or printing them elsewhere."""
-from __future__ import annotations
-
 from typing import Any
 
 

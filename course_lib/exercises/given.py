@@ -1,6 +1,4 @@
 """The names that an exercise gives, as plain data: enough to rebuild them in another process."""
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

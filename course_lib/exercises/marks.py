@@ -1,6 +1,4 @@
 """Where a student stands: one small file, shared by every open notebook."""
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,6 +1,4 @@
 """The cells of an exercise, made from its declaration."""
-from __future__ import annotations
-
 from .declare import find
 from .parts import Exercise
 

@@ -4,8 +4,6 @@
 and where there is no compiler every cell with a kernel does: both print what is wrong, and the cells below
 run. A check is given `None` for a name that its cell has not bound, and says why.
 """
-from __future__ import annotations
-
 import os
 import re
 import sys

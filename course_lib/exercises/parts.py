@@ -1,6 +1,5 @@
 """The parts of a declaration: cases, misconceptions, arrays and launches of kernels, the exercise."""
-from __future__ import annotations
-
+import re
 import textwrap
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable
@@ -26,6 +25,7 @@ class Misconception:
     name: str
     ask: str
     code: str | None = None
+    body: str | None = None
     change: tuple[str, str] | list[tuple[str, str]] | None = None
     value: Any = MISSING
 
@@ -147,6 +147,9 @@ class Exercise:
             return f"{self.name} = {value!r}\n"
         if misconception.code is not None:
             return textwrap.dedent(misconception.code).strip("\n") + "\n"
+        if misconception.body is not None:
+            head = re.search(rf"^def {self.name}\(.*?\):$", self.solution, re.M | re.S)[0]
+            return f"{head}\n{textwrap.indent(textwrap.dedent(misconception.body).strip(chr(10)), '    ')}\n"
         return _changed(self.solution, misconception.change,
                         f"{self.id}, misconception '{misconception.name}'")
 

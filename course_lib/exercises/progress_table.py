@@ -1,6 +1,4 @@
 """The table that `progress()` shows: where a student is, chapter by chapter."""
-from __future__ import annotations
-
 import html
 
 from .declare import CHAPTERS

@@ -7,8 +7,6 @@ What is stored is data: inputs, results, the results of the usual mistakes. Whoe
 numbers, among them the answers of *predict* exercises: a check that works without an instructor needs them.
 """
 
-from __future__ import annotations
-
 import inspect
 import zlib
 from pathlib import Path

@@ -1,6 +1,4 @@
 """What a student calls: check, hint, reveal, progress, reset, show_source."""
-from __future__ import annotations
-
 import inspect
 import os
 import textwrap

@@ -46,16 +46,6 @@ exercise(
            "Three matrix products, one per matrix. `@` treats leading axes as a batch."])
 
 
-def softmax_cases(rng):
-    yield Case(torch.tensor([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]]), label="2 rows of 3")
-    yield Case(randn(rng, 3, 5), 0, label="3 x 5, along dim 0")
-    yield Case(3 * randn(rng, 4, 7, 33), label="4 x 7 rows of 33")
-    yield Case(torch.tensor([[1000.0, 1001.0], [-2.0, 0.5]]), label="scores near 1000")
-    yield Case(torch.tensor([[0.0, 1.0], [-400.0, -401.0]]), label="one row far below the other")
-    yield Case(torch.tensor([[-math.inf, 0.0, 1.0]]), label="a score of -inf")
-    yield Case(randn(rng, 2, 3).double(), label="2 rows of 3, in float64")
-
-
 exercise(
     id="1.2", title="A softmax that does not overflow", kind="write", points=2, minutes=8, difficulty=2,
     card=r"""
@@ -70,7 +60,15 @@ exercise(
         """exp(x) / sum of exp(x) along dim, any shape."""
         numerator = torch.exp(x - x.amax(dim, keepdim=True))
         return numerator / numerator.sum(dim, keepdim=True)
-    ''', cases=softmax_cases, compare=close(atol=1e-6),
+    ''', cases=lambda rng: [
+        Case(torch.tensor([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]]), label="2 rows of 3"),
+        Case(randn(rng, 3, 5), 0, label="3 x 5, along dim 0"),
+        Case(3 * randn(rng, 4, 7, 33), label="4 x 7 rows of 33"),
+        Case(torch.tensor([[1000.0, 1001.0], [-2.0, 0.5]]), label="scores near 1000"),
+        Case(torch.tensor([[0.0, 1.0], [-400.0, -401.0]]), label="one row far below the other"),
+        Case(torch.tensor([[-math.inf, 0.0, 1.0]]), label="a score of -inf"),
+        Case(randn(rng, 2, 3).double(), label="2 rows of 3, in float64")],
+    compare=close(atol=1e-6),
     properties=[("entries add up to 1 along dim",
                  lambda got, case: bool(((got.sum(case.args[1] if len(case.args) > 1 else -1) - 1).abs() < 1e-4).all()))],
     misconceptions=[
@@ -253,13 +251,6 @@ exercise(
            "`torch.ones(n, m, dtype=torch.bool).tril(...)` works too. Which diagonal?"])
 
 
-def head_cases(rng):
-    yield Case(torch.arange(12.0).view(1, 2, 6), 2, label="1 sequence of 2 tokens, 2 heads of 3 features")
-    yield Case(randn(rng, 2, 3, 8), 2, label="2 sequences of 3 tokens, 2 heads of 4 features")
-    yield Case(randn(rng, 3, 7, 12), 4, label="3 sequences of 7 tokens, 4 heads of 3 features")
-    yield Case(randn(rng, 1, 5, 6), 1, label="one head")
-
-
 exercise(
     id="1.7", title="Whose features are these?", kind="repair", points=2, minutes=8, difficulty=3, card=r"""
     This function should hand each head its slice of every token's features: head 0 the first `head_dim`, head 1 the
@@ -275,7 +266,12 @@ exercise(
         """(b, n, n_heads * head_dim) -> (b, n_heads, n, head_dim)."""
         b, n, width = x.shape
         return x.view(b, n, n_heads, width // n_heads).transpose(1, 2)
-    ''', cases=head_cases, compare=close(atol=0, rtol=0),
+    ''', cases=lambda rng: [
+        Case(torch.arange(12.0).view(1, 2, 6), 2, label="1 sequence of 2 tokens, 2 heads of 3 features"),
+        Case(randn(rng, 2, 3, 8), 2, label="2 sequences of 3 tokens, 2 heads of 4 features"),
+        Case(randn(rng, 3, 7, 12), 4, label="3 sequences of 7 tokens, 4 heads of 3 features"),
+        Case(randn(rng, 1, 5, 6), 1, label="one head")],
+    compare=close(atol=0, rtol=0),
     properties=[("head 0 of token 0 has the first features of token 0",
                  lambda got, case: torch.equal(got[0, 0, 0], case.args[0][0, 0, :got.shape[-1]]))],
     misconceptions=[
@@ -522,12 +518,6 @@ kernel_exercise(
            "Everybody must have read `part[0]` before anybody stores a new `part[t]`."])
 
 
-def map_cases(rng):
-    yield Case(randn(rng, 1, 2, 3, 4), randn(rng, 1, 2, 3, 4), 1, "abc", label="3 characters, 2 heads, head 1")
-    yield Case(randn(rng, 1, 4, 8, 16), randn(rng, 1, 4, 8, 16), 0, "to sleep", label="8 characters, 4 heads, head 0")
-    yield Case(randn(rng, 1, 4, 11, 16), randn(rng, 1, 4, 11, 16), 3, "O, my lord!", label="11 characters, head 3")
-
-
 exercise(
     id="1.12", title="Draw what a head looks at", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     Return what `figures.heatmap` needs to draw one head of a causal model: a dict with
@@ -544,7 +534,11 @@ exercise(
         visible = torch.ones(len(q), len(k), dtype=torch.bool).tril()
         weights = torch.softmax(scores.masked_fill(~visible, -math.inf), -1)
         return {"weights": weights, "rows": list(text), "columns": list(text)}
-    ''', cases=map_cases, compare=close(atol=1e-5),
+    ''', cases=lambda rng: [
+        Case(randn(rng, 1, 2, 3, 4), randn(rng, 1, 2, 3, 4), 1, "abc", label="3 characters, 2 heads, head 1"),
+        Case(randn(rng, 1, 4, 8, 16), randn(rng, 1, 4, 8, 16), 0, "to sleep", label="8 characters, 4 heads, head 0"),
+        Case(randn(rng, 1, 4, 11, 16), randn(rng, 1, 4, 11, 16), 3, "O, my lord!", label="11 characters, head 3")],
+    compare=close(atol=1e-5),
     properties=[("nothing above the diagonal", lambda got, case: not isinstance(got, dict)
                  or bool((got["weights"].triu(1) == 0).all()))],
     misconceptions=[
@@ -628,11 +622,10 @@ exercise(
                       ask="p^T g is a weighted mean of g. Where are the weights in your sum?"),
         Misconception("sums over all rows together", change=(".sum(-1, keepdim=True)", ".sum()"),
                       ask="Two rows are two separate softmaxes. Which entries belong to the p^T g of one row?"),
-        Misconception("builds the matrix", code="""
-            def softmax_backward(p, g):
-                matrix = p[..., None] * torch.eye(p.shape[-1]) - p[..., None] * p[..., None, :]
-                return (matrix @ g[..., None]).squeeze(-1)
-            """, ask="The result is right, from n x n numbers per row. Multiply (diag(p) - p p^T) g out: which two "
+        Misconception("builds the matrix", body='''
+            matrix = p[..., None] * torch.eye(p.shape[-1]) - p[..., None] * p[..., None, :]
+            return (matrix @ g[..., None]).squeeze(-1)
+            ''', ask="The result is right, from n x n numbers per row. Multiply (diag(p) - p p^T) g out: which two "
                      "vectors are left?"),
         Misconception("loses the axis of the sum", change=(".sum(-1, keepdim=True)", ".sum(-1)"),
                       ask="For p of shape (4, 5) the sum is (4,), and axes are lined up from the right. What does "
@@ -641,16 +634,6 @@ exercise(
                       ask="The average of g in p^T g is weighted. By what?")],
     hints=["$(\\mathrm{diag}(p) - p p^\\top)\\, g = p \\odot g - p\\,(p^\\top g)$.",
            "$p^\\top g$ is one number per row: a sum with `keepdim=True`."])
-
-
-def sink_cases(rng):
-    yield Case(torch.tensor([[0.0, 0.0]]), 0.0, label="two equal scores and a sink of the same height")
-    yield Case(2 * randn(rng, 3, 5), 1.0, label="3 rows of 5")
-    yield Case(randn(rng, 2, 4, 33), -2.0, label="2 x 4 rows of 33, a low sink")
-    yield Case(torch.tensor([[900.0, 899.0]]), 1.0, label="scores near 900")
-    yield Case(torch.tensor([[-300.0, -301.0]]), 0.0, label="a sink far above all scores")
-    yield Case(torch.tensor([[0.0, 1.0], [-400.0, -401.0]]), -500.0, label="one row far below the other, the sink lower still")
-    yield Case(torch.tensor([[0.0, -math.inf], [-math.inf, -math.inf]]), 0.5, label="a row with nothing to see")
 
 
 exercise(
@@ -666,37 +649,39 @@ exercise(
         """scores (..., m), sink a number -> (..., m); rows add up to less than 1."""
         column = torch.full_like(scores[..., :1], sink)
         return torch.softmax(torch.cat((scores, column), -1), -1)[..., :-1]
-    ''', cases=sink_cases, compare=close(atol=1e-6), misconceptions=[
-        Misconception("adds the sink to every score", code='''
-            def sink_softmax(scores, sink):
-                return torch.softmax(scores + sink, -1)
-            ''', ask="What does softmax do when every score of a row grows by the same number?"),
+    ''', cases=lambda rng: [
+        Case(torch.tensor([[0.0, 0.0]]), 0.0, label="two equal scores and a sink of the same height"),
+        Case(2 * randn(rng, 3, 5), 1.0, label="3 rows of 5"),
+        Case(randn(rng, 2, 4, 33), -2.0, label="2 x 4 rows of 33, a low sink"),
+        Case(torch.tensor([[900.0, 899.0]]), 1.0, label="scores near 900"),
+        Case(torch.tensor([[-300.0, -301.0]]), 0.0, label="a sink far above all scores"),
+        Case(torch.tensor([[0.0, 1.0], [-400.0, -401.0]]), -500.0, label="one row far below the other, the sink lower still"),
+        Case(torch.tensor([[0.0, -math.inf], [-math.inf, -math.inf]]), 0.5, label="a row with nothing to see")],
+    compare=close(atol=1e-6), misconceptions=[
+        Misconception("adds the sink to every score", body="return torch.softmax(scores + sink, -1)",
+                      ask="What does softmax do when every score of a row grows by the same number?"),
         Misconception("puts the sink first and throws the last weight away", change=("(scores, column)", "(column, scores)"),
                       ask="In which column of your softmax is the sink's weight, and which column do you leave out?"),
         Misconception("keeps a column for the sink", change=("[..., :-1]", ""),
                       ask="There is no value to multiply the sink's weight with. What shape should come out?"),
-        Misconception("takes exponentials of the scores as they are", code='''
-            def sink_softmax(scores, sink):
-                e = torch.exp(scores)
-                return e / (math.exp(sink) + e.sum(-1, keepdim=True))
+        Misconception("takes exponentials of the scores as they are", body='''
+            e = torch.exp(scores)
+            return e / (math.exp(sink) + e.sum(-1, keepdim=True))
             ''', ask="What is exp(900) in float32?"),
-        Misconception("measures every row from the largest score of all", code='''
-            def sink_softmax(scores, sink):
-                largest = scores.max()
-                e = torch.exp(scores - largest)
-                return e / (torch.exp(sink - largest) + e.sum(-1, keepdim=True))
+        Misconception("measures every row from the largest score of all", body='''
+            largest = scores.max()
+            e = torch.exp(scores - largest)
+            return e / (torch.exp(sink - largest) + e.sum(-1, keepdim=True))
             ''', ask="A row 400 below the largest score becomes exp(-400) = 0 everywhere. What is 0 / 0?"),
-        Misconception("leaves the sink out of the largest score", code='''
-            def sink_softmax(scores, sink):
-                largest = scores.amax(-1, keepdim=True)
-                e = torch.exp(scores - largest)
-                return e / (torch.exp(sink - largest) + e.sum(-1, keepdim=True))
+        Misconception("leaves the sink out of the largest score", body='''
+            largest = scores.amax(-1, keepdim=True)
+            e = torch.exp(scores - largest)
+            return e / (torch.exp(sink - largest) + e.sum(-1, keepdim=True))
             ''', ask="The sink is a score like the others. What is the largest of a row whose keys are all hidden, "
                      "and what is -inf - -inf?"),
-        Misconception("subtracts the largest score from the scores but not from the sink", code='''
-            def sink_softmax(scores, sink):
-                e = torch.exp(scores - scores.amax(-1, keepdim=True))
-                return e / (math.exp(sink) + e.sum(-1, keepdim=True))
+        Misconception("subtracts the largest score from the scores but not from the sink", body='''
+            e = torch.exp(scores - scores.amax(-1, keepdim=True))
+            return e / (math.exp(sink) + e.sum(-1, keepdim=True))
             ''', ask="If every score is measured from the largest, from where must the sink be measured?")],
     hints=["It is an ordinary softmax over m + 1 scores, of which the last weight is thrown away.",
            "`torch.cat((scores, column), -1)` with a column made by `torch.full_like(scores[..., :1], sink)`."])

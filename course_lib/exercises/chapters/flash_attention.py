@@ -124,21 +124,19 @@ exercise(
         Misconception("does not rescale the sum when the largest score changes",
                       change=("l = shrink * l + p", "l = l + p"),
                       ask="Relative to which maximum was the sum so far, and relative to which is the new term?"),
-        Misconception("keeps the pairs, in a list or in a tensor that grows", code='''
-            def attend_once(q, pairs, scale):
-                pairs = list(pairs)
-                s = scale * torch.stack([q @ key for key, _ in pairs])
-                p = torch.exp(s - s.max())
-                return p @ torch.stack([value for _, value in pairs]) / p.sum()
+        Misconception("keeps the pairs, in a list or in a tensor that grows", body='''
+            pairs = list(pairs)
+            s = scale * torch.stack([q @ key for key, _ in pairs])
+            p = torch.exp(s - s.max())
+            return p @ torch.stack([value for _, value in pairs]) / p.sum()
             ''', ask="For a million keys, how many numbers do you keep? How many are `m`, `l` and `o`?"),
-        Misconception("keeps the scores and values as plain numbers", code='''
-            def attend_once(q, pairs, scale):
-                kept = {}
-                for key, value in pairs:
-                    kept[len(kept)] = float(scale * (q @ key)), value.tolist()
-                s, v = (torch.tensor(x) for x in zip(*kept.values()))
-                p = torch.exp(s - s.max())
-                return p @ v / p.sum()
+        Misconception("keeps the scores and values as plain numbers", body='''
+            kept = {}
+            for key, value in pairs:
+                kept[len(kept)] = float(scale * (q @ key)), value.tolist()
+            s, v = (torch.tensor(x) for x in zip(*kept.values()))
+            p = torch.exp(s - s.max())
+            return p @ v / p.sum()
             ''', ask="Is a number outside a tensor free? For a million keys, how many do you keep?"),
         Misconception("measures each key against itself, not against the largest score so far",
                       change=("torch.maximum(m, s)", "s"),
@@ -286,13 +284,12 @@ exercise(
         Misconception("forgets the running maximum and uses each tile's own",
                       change=("torch.maximum(m, s.amax(1))", "s.amax(1)"),
                       ask="What is the maximum of a tile that is masked whole, and what is `m` minus that?"),
-        Misconception("makes the whole matrix of scores", code='''
-            def flash_rows(q, k, v, scale, tile_k, causal):
-                s = scale * q @ k.T
-                if causal:
-                    s = s.masked_fill(torch.ones_like(s).triu(1 + len(k) - len(q)).bool(), -math.inf)
-                p = torch.exp(s - s.amax(1, keepdim=True))
-                return p @ v / p.sum(1, keepdim=True), s.amax(1) + torch.log(p.sum(1))
+        Misconception("makes the whole matrix of scores", body='''
+            s = scale * q @ k.T
+            if causal:
+                s = s.masked_fill(torch.ones_like(s).triu(1 + len(k) - len(q)).bool(), -math.inf)
+            p = torch.exp(s - s.amax(1, keepdim=True))
+            return p @ v / p.sum(1, keepdim=True), s.amax(1) + torch.log(p.sum(1))
             ''', ask="For 100,000 keys, how many scores exist at the same time in your function, and how many in one tile?"),
         Misconception("starts the running maximum at 0, not at minus infinity",
                       change=("torch.full((n_q,), -math.inf)", "torch.zeros(n_q)"),

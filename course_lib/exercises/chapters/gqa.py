@@ -45,13 +45,6 @@ exercise(
            "2 x 8 x 128 numbers per layer, 2 bytes each, 80 layers, and a KiB is 1024 bytes."])
 
 
-def repeat_cases(rng):
-    yield Case(torch.arange(4.0).view(1, 2, 2, 1), 2, label="2 heads, groups of 2")
-    yield Case(randn(rng, 2, 3, 5, 4), 2, label="a batch of 2, 3 heads, groups of 2")
-    yield Case(randn(rng, 1, 1, 3, 8), 4, label="one head for all")
-    yield Case(randn(rng, 1, 4, 3, 2), 1, label="groups of one")
-
-
 exercise(
     id="3.3", title="Which head goes with which", kind="write", points=2, minutes=6, difficulty=2, card="""
     Write `repeat_kv(x, group_size)`: every head of keys occurs `group_size` times, the copies next to each other.
@@ -64,33 +57,24 @@ exercise(
         b, n_kv_heads, n, d = x.shape
         spread = x[:, :, None].expand(b, n_kv_heads, group_size, n, d)
         return spread.reshape(b, n_kv_heads * group_size, n, d)
-    ''', cases=repeat_cases, compare=close(atol=0), misconceptions=[
-        Misconception("tiles the heads, [K0 K1 K0 K1]", code='''
-            def repeat_kv(x, group_size):
-                return x.repeat(1, group_size, 1, 1)
-            ''', ask="Query heads 0 and 1 are one group. Which key head do they find in your result, at 0 and at 1?"),
-        Misconception("takes group_size for the number of heads that should come out", code='''
-            def repeat_kv(x, group_size):
-                return x.repeat_interleave(max(1, group_size // x.shape[1]), 1)
-            ''', ask="Is group_size the number of query heads, or the number of query heads that share one key head?"),
-        Misconception("repeats along the features", code='''
-            def repeat_kv(x, group_size):
-                return x.repeat_interleave(group_size, -1)
-            ''', ask="Which axis of (b, n_kv_heads, n, d) counts heads?"),
-        Misconception("repeats along the sequence", code='''
-            def repeat_kv(x, group_size):
-                return x.repeat_interleave(group_size, 2)
-            ''', ask="Which axis of (b, n_kv_heads, n, d) counts heads?")],
+    ''', cases=lambda rng: [
+        Case(torch.arange(4.0).view(1, 2, 2, 1), 2, label="2 heads, groups of 2"),
+        Case(randn(rng, 2, 3, 5, 4), 2, label="a batch of 2, 3 heads, groups of 2"),
+        Case(randn(rng, 1, 1, 3, 8), 4, label="one head for all"),
+        Case(randn(rng, 1, 4, 3, 2), 1, label="groups of one")],
+    compare=close(atol=0), misconceptions=[
+        Misconception("tiles the heads, [K0 K1 K0 K1]", body="return x.repeat(1, group_size, 1, 1)",
+                      ask="Query heads 0 and 1 are one group. Which key head do they find in your result, at 0 and at 1?"),
+        Misconception("takes group_size for the number of heads that should come out",
+                      body="return x.repeat_interleave(max(1, group_size // x.shape[1]), 1)",
+                      ask="Is group_size the number of query heads, or the number of query heads that share one key head?"),
+        Misconception("repeats along the features", body="return x.repeat_interleave(group_size, -1)",
+                      ask="Which axis of (b, n_kv_heads, n, d) counts heads?"),
+        Misconception("repeats along the sequence", body="return x.repeat_interleave(group_size, 2)",
+                      ask="Which axis of (b, n_kv_heads, n, d) counts heads?")],
     hints=["A new axis after the heads, then `expand` it to `group_size`: that copies nothing yet.",
            "`reshape` merges the two axes; the second of them runs fastest, which is what keeps a group together.",
            "`torch.repeat_interleave` does it in one call, if you give it the right axis."])
-
-
-def grouped_cases(rng):
-    yield Case(randn(rng, 1, 2, 2, 3), randn(rng, 1, 1, 3, 3), randn(rng, 1, 1, 3, 2), label="2 query heads, one key head")
-    yield Case(randn(rng, 1, 4, 1, 8), randn(rng, 1, 2, 5, 8), randn(rng, 1, 2, 5, 8), label="one query, 4 heads on 2")
-    yield Case(randn(rng, 2, 6, 3, 5), randn(rng, 2, 3, 7, 5), randn(rng, 2, 3, 7, 5), label="a batch of 2, 6 heads on 3")
-    yield Case(randn(rng, 2, 3, 4, 5), randn(rng, 2, 3, 4, 5), randn(rng, 2, 3, 4, 5), label="3 heads on 3")
 
 
 def with_largest(f, q, k, v):
@@ -145,7 +129,12 @@ exercise(
     - the heads of the result are in the order of the heads of `q`
     """, given={"torch": torch, "math": math},
     forbid=("scaled_dot_product_attention", "repeat", "repeat_interleave", "expand", "tile", "expand_as"),
-    solution=GROUPED, cases=grouped_cases, compare=equal_without_copies, call=with_largest,
+    solution=GROUPED, cases=lambda rng: [
+        Case(randn(rng, 1, 2, 2, 3), randn(rng, 1, 1, 3, 3), randn(rng, 1, 1, 3, 2), label="2 query heads, one key head"),
+        Case(randn(rng, 1, 4, 1, 8), randn(rng, 1, 2, 5, 8), randn(rng, 1, 2, 5, 8), label="one query, 4 heads on 2"),
+        Case(randn(rng, 2, 6, 3, 5), randn(rng, 2, 3, 7, 5), randn(rng, 2, 3, 7, 5), label="a batch of 2, 6 heads on 3"),
+        Case(randn(rng, 2, 3, 4, 5), randn(rng, 2, 3, 4, 5), randn(rng, 2, 3, 4, 5), label="3 heads on 3")],
+    compare=equal_without_copies, call=with_largest,
     limit=20,                                    # the first use of a dispatch mode loads much of torch
     misconceptions=[
         Misconception("gives head h the keys of head h mod n_kv_heads", code=GROUPED.replace(
@@ -163,18 +152,16 @@ exercise(
             "rows = q.reshape(b, n_kv_heads, n_heads // n_kv_heads * n, d)",
             "rows = q.reshape(b, n_heads // n_kv_heads, n_kv_heads, n, d).transpose(1, 2).reshape(b, n_kv_heads, -1, d)"),
                       ask="With 4 query heads on 2 key heads, which two heads of `q` are in your first matrix: 0 and 1, or 0 and 2?"),
-        Misconception("lets the group axis of q meet the heads of k", code='''
-            def grouped_attention(q, k, v):
-                b, n_heads, n, d = q.shape
-                rows = q.reshape(b, k.shape[1], -1, n, d)
-                weights = torch.softmax(rows @ k.transpose(-2, -1) / math.sqrt(d), -1)
-                return (weights @ v).reshape(b, n_heads, n, -1)
+        Misconception("lets the group axis of q meet the heads of k", body='''
+            b, n_heads, n, d = q.shape
+            rows = q.reshape(b, k.shape[1], -1, n, d)
+            weights = torch.softmax(rows @ k.transpose(-2, -1) / math.sqrt(d), -1)
+            return (weights @ v).reshape(b, n_heads, n, -1)
             ''', ask="q has five axes here and k four, lined up from the right. Which axis of q does the head axis of k meet?"),
-        Misconception("repeats the keys by another name", code='''
-            def grouped_attention(q, k, v):
-                of_head = torch.arange(q.shape[1]) // (q.shape[1] // k.shape[1])
-                weights = torch.softmax(q @ k[:, of_head].transpose(-2, -1) / math.sqrt(q.shape[-1]), -1)
-                return weights @ v[:, of_head]
+        Misconception("repeats the keys by another name", body='''
+            of_head = torch.arange(q.shape[1]) // (q.shape[1] // k.shape[1])
+            weights = torch.softmax(q @ k[:, of_head].transpose(-2, -1) / math.sqrt(q.shape[-1]), -1)
+            return weights @ v[:, of_head]
             ''', ask="How many numbers does `k[:, of_head]` hold, and how many does `k`?"),
         Misconception("lets the rows of a group share one softmax over the queries", change=("math.sqrt(d), -1)", "math.sqrt(d), -2)"),
                       ask="Each query hands out a weight of 1 over the keys. Which axis of (g n, m) is that?"),
@@ -204,13 +191,6 @@ exercise(
            "Bytes per query head: $4nd/g$ for keys and values, $4d$ for query and output."])
 
 
-def score_cases(rng):
-    yield Case(randn(rng, 2, 4), randn(rng, 1, 3, 4), label="2 query heads on one key head, 3 keys")
-    yield Case(randn(rng, 4, 16), randn(rng, 2, 33, 16), label="4 heads on 2, 33 keys")
-    yield Case(randn(rng, 8, 32), randn(rng, 1, 64, 32), label="8 heads on one, 64 keys")
-    yield Case(randn(rng, 6, 64), randn(rng, 2, 100, 64), label="6 heads on 2, 100 keys")
-
-
 def score_launch(q, k):
     (n_heads, d), (n_kv_heads, n, _) = q.shape, k.shape
     return Launch(grid=(math.ceil(n / 32), n_kv_heads), block=128, shared=4 * 32 * (d + 1),
@@ -223,6 +203,17 @@ def score_traffic(q, k):
     tiles = math.ceil(n / 32)
     return 4 * k.numel() + tiles * n_heads * d * 32 + 4 * n_heads * n
 
+
+GROUP_SCORES = '''
+__global__ void group_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
+                             int n, int d, int group_size) {
+    extern __shared__ float tile[];              // 32 keys, d + 1 floats per row
+    int first_key = blockIdx.x * 32, kv_head = blockIdx.y;
+    int rows = min(32, n - first_key);           // the last tile may be smaller
+    const float* keys = k + (size_t)(kv_head * n + first_key) * d;
+
+@}
+'''
 
 kernel_exercise(
     id="3.6", title="Fetch a key once, use it g times", points=4, minutes=24, difficulty=4, name="group_scores",
@@ -238,38 +229,25 @@ kernel_exercise(
     - head `h` belongs to group `h / group_size`; the last tile may hold fewer than 32 keys
     - its third launch number, the bytes of `tile`, is `32 * (d + 1) * 4`
     - budget: each sector of the keys is moved from global memory once, and shared memory needs at most 2 wavefronts per request
-    """, stub='''
-__global__ void group_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
-                             int n, int d, int group_size) {
-    extern __shared__ float tile[];              // 32 keys, d + 1 floats per row
-    int first_key = blockIdx.x * 32, kv_head = blockIdx.y;
-    int rows = min(32, n - first_key);           // the last tile may be smaller
-    const float* keys = k + (size_t)(kv_head * n + first_key) * d;
+    """, stub=GROUP_SCORES.replace("@", "    // 1. load the rows of this tile   2. wait   3. compute group_size * 32 scores\n"),
+    solution=GROUP_SCORES.replace("@", '''
+    for (int e = threadIdx.x; e < rows * d; e += blockDim.x) tile[e / d * (d + 1) + e % d] = keys[e];
+    __syncthreads();
 
-    // 1. load the rows of this tile   2. wait   3. compute group_size * 32 scores
-}
-''',
-    solution='''
-    __global__ void group_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
-                                 int n, int d, int group_size) {
-        extern __shared__ float tile[];              // 32 keys, d + 1 floats per row
-        int first_key = blockIdx.x * 32, kv_head = blockIdx.y;
-        int rows = min(32, n - first_key);           // the last tile may be smaller
-        const float* keys = k + (size_t)(kv_head * n + first_key) * d;
-
-        for (int e = threadIdx.x; e < rows * d; e += blockDim.x) tile[e / d * (d + 1) + e % d] = keys[e];
-        __syncthreads();
-
-        for (int pair = threadIdx.x; pair < group_size * 32; pair += blockDim.x) {
-            int head = kv_head * group_size + pair / 32, row = pair % 32;
-            if (row < rows) {
-                float sum = 0.0f;
-                for (int c = 0; c < d; ++c) sum += q[head * d + c] * tile[row * (d + 1) + c];
-                scores[head * n + first_key + row] = sum;
-            }
+    for (int pair = threadIdx.x; pair < group_size * 32; pair += blockDim.x) {
+        int head = kv_head * group_size + pair / 32, row = pair % 32;
+        if (row < rows) {
+            float sum = 0.0f;
+            for (int c = 0; c < d; ++c) sum += q[head * d + c] * tile[row * (d + 1) + c];
+            scores[head * n + first_key + row] = sum;
         }
     }
-    ''', cases=score_cases, launch=score_launch, compare=close(atol=1e-4), traffic=score_traffic, wavefronts=2,
+'''[1:]), cases=lambda rng: [
+        Case(randn(rng, 2, 4), randn(rng, 1, 3, 4), label="2 query heads on one key head, 3 keys"),
+        Case(randn(rng, 4, 16), randn(rng, 2, 33, 16), label="4 heads on 2, 33 keys"),
+        Case(randn(rng, 8, 32), randn(rng, 1, 64, 32), label="8 heads on one, 64 keys"),
+        Case(randn(rng, 6, 64), randn(rng, 2, 100, 64), label="6 heads on 2, 100 keys")],
+    launch=score_launch, compare=close(atol=1e-4), traffic=score_traffic, wavefronts=2,
     expect=lambda q, k: (q.view(k.shape[0], -1, q.shape[1]) @ k.transpose(1, 2)).reshape(q.shape[0], k.shape[1]),
     misconceptions=[
         Misconception("reads the keys anew for every head", change=("tile[row * (d + 1) + c]", "keys[row * d + c]"),
@@ -308,12 +286,6 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
            "Computing: `pair / 32` is the head within the group, `pair % 32` the key within the tile."])
 
 
-def values_cases(rng):
-    yield Case(torch.softmax(randn(rng, 2, 5), -1), randn(rng, 5, 4), label="2 heads, 5 values")
-    yield Case(torch.softmax(randn(rng, 4, 32), -1), randn(rng, 32, 16), label="4 heads, 32 values")
-    yield Case(torch.softmax(randn(rng, 3, 31), -1), randn(rng, 31, 33), label="3 heads, 31 values of width 33")
-
-
 VALUES = '''
 __global__ void mix_values(const float* __restrict__ weights, const float* __restrict__ v, float* __restrict__ out,
                            int heads, int n, int d) {
@@ -342,7 +314,11 @@ kernel_exercise(
     - the launch reserves `4 * (32 * (d + 1) + heads * 32)` bytes of shared memory
     """,
     stub=VALUES.replace("tile + 32 * (d + 1);         // [heads]", "tile + 32 * d;               // [heads]"),
-    solution=VALUES, cases=values_cases, compare=close(atol=1e-5),
+    solution=VALUES, cases=lambda rng: [
+        Case(torch.softmax(randn(rng, 2, 5), -1), randn(rng, 5, 4), label="2 heads, 5 values"),
+        Case(torch.softmax(randn(rng, 4, 32), -1), randn(rng, 32, 16), label="4 heads, 32 values"),
+        Case(torch.softmax(randn(rng, 3, 31), -1), randn(rng, 31, 33), label="3 heads, 31 values of width 33")],
+    compare=close(atol=1e-5),
     launch=lambda w, v: Launch(grid=1, block=64, shared=4 * (32 * (v.shape[1] + 1) + w.shape[0] * 32),
                                args=[w, v, out((w.shape[0], v.shape[1])), w.shape[0], v.shape[0], v.shape[1]]),
     expect=lambda w, v: w @ v, misconceptions=[
@@ -446,12 +422,6 @@ exercise(
            "A window layer keeps `min(tokens, window)` keys and as many values."])
 
 
-def absorb_cases(rng):
-    yield Case(randn(rng, 1, 2, 2), randn(rng, 1, 2, 3), label="one head, d = 2, a latent of 3")
-    yield Case(randn(rng, 4, 5, 8), randn(rng, 4, 8, 12), label="4 heads, d = 8, a latent of 12")
-    yield Case(randn(rng, 3, 1, 6), randn(rng, 3, 6, 6), label="3 heads, a latent as wide as a head")
-
-
 exercise(
     id="3.10", title="Absorb the up-projection", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Head $h$ unfolds a latent $c$ to a key $W_h c$. Its score with a query is $q \cdot (W_h c)$. Write `fold_query(q, k_up)`,
@@ -460,13 +430,15 @@ exercise(
     def fold_query(q, k_up):
         """q (h, n, d), k_up (h, d, c) -> (h, n, c), so that fold_query(q, k_up) @ latents.T == q @ keys.T for each head"""
         return q @ k_up
-    ''', cases=absorb_cases, compare=close(atol=1e-5), misconceptions=[
+    ''', cases=lambda rng: [
+        Case(randn(rng, 1, 2, 2), randn(rng, 1, 2, 3), label="one head, d = 2, a latent of 3"),
+        Case(randn(rng, 4, 5, 8), randn(rng, 4, 8, 12), label="4 heads, d = 8, a latent of 12"),
+        Case(randn(rng, 3, 1, 6), randn(rng, 3, 6, 6), label="3 heads, a latent as wide as a head")],
+    compare=close(atol=1e-5), misconceptions=[
         Misconception("uses the same matrix for all heads", change=("@ k_up", "@ k_up[0]"),
                       ask="Each head unfolds the latent in its own way. Which head's matrix does your second head use?"),
-        Misconception("multiplies with the transposed matrix", code='''
-            def fold_query(q, k_up):
-                return q @ k_up.transpose(-2, -1)
-            ''', ask="A query is a row of d numbers, and `k_up[h]` is (d, c). Which of its two axes meets the query?"),
+        Misconception("multiplies with the transposed matrix", body="return q @ k_up.transpose(-2, -1)",
+                      ask="A query is a row of d numbers, and `k_up[h]` is (d, c). Which of its two axes meets the query?"),
         Misconception("inverts the up-projection", change=("@ k_up", "@ torch.linalg.pinv(k_up).transpose(-2, -1)"),
                       ask="q . (W c) = (W^T q) . c. Does an inverse appear anywhere?"),
         Misconception("adds up the heads",
@@ -474,13 +446,6 @@ exercise(
                       ask="Every head has scores of its own. May they be added before the softmax?")],
     hints=["Write the score as a sum over rows and columns of $W_h$ and change the order of the two sums.",
            r"$q^\top (W c) = (W^\top q)^\top c$; with queries as rows this is one matrix product."])
-
-
-def pool_cases(rng):
-    yield Case(torch.tensor([[1.0], [3.0], [10.0], [30.0]]), 4, 2, label="4 heads of one row, into 2")
-    yield Case(randn(rng, 12, 5), 4, 2, label="4 heads of 3 rows, into 2")
-    yield Case(randn(rng, 12, 5), 6, 1, label="6 heads of 2 rows, into 1")
-    yield Case(randn(rng, 8, 3), 4, 4, label="as many as before")
 
 
 POOL = '''
@@ -495,7 +460,12 @@ exercise(
     id="3.11", title="From trained heads to groups", kind="write", points=2, minutes=8, difficulty=2, card="""
     A trained layer has a key projection for every head, stacked: rows `0..d-1` are head 0, rows `d..2d-1` head 1, and so on.
     Write `pool_heads(weight, n_heads, n_kv_heads)`: each new head is the **mean** of the heads of its group.
-    """, given={"torch": torch}, solution=POOL, cases=pool_cases, compare=close(atol=1e-6), misconceptions=[
+    """, given={"torch": torch}, solution=POOL, cases=lambda rng: [
+        Case(torch.tensor([[1.0], [3.0], [10.0], [30.0]]), 4, 2, label="4 heads of one row, into 2"),
+        Case(randn(rng, 12, 5), 4, 2, label="4 heads of 3 rows, into 2"),
+        Case(randn(rng, 12, 5), 6, 1, label="6 heads of 2 rows, into 1"),
+        Case(randn(rng, 8, 3), 4, 4, label="as many as before")],
+    compare=close(atol=1e-6), misconceptions=[
         Misconception("adds the heads and does not divide", change=("mean(1)", "sum(1)"),
                       ask="What happens to the size of every score when a key is the sum of its group?"),
         Misconception("pools heads that are n_kv_heads apart",
@@ -521,12 +491,6 @@ exercise(
                       ask="How many numbers are 8 keys of 64, and how many are 4 keys of 128?"),
         Misconception("doubles the width and forgets that only half as many heads are left", value=2, ask="How many heads are left?")],
     hints=["A token keeps one key and one value for each head.", "heads x head_dim is the width of the layer, before and after."])
-
-
-def latent_cases(rng):
-    yield Case(randn(rng, 2, 3), randn(rng, 4, 3), 2, label="2 heads, 4 tokens, a latent of 2 and a rotated key of 1")
-    yield Case(randn(rng, 5, 12), randn(rng, 31, 12), 8, label="5 heads, 31 tokens, a latent of 8 and a rotated key of 4")
-    yield Case(randn(rng, 16, 32) / 4, randn(rng, 32, 32), 24, label="16 heads, 32 tokens, a latent of 24 and a rotated key of 8")
 
 
 def latent_launch(q, tokens, latent_dim):
@@ -594,7 +558,11 @@ kernel_exercise(
     + "    // 1. bring the tokens into `tile`   2. wait   3. the scores of heads * n pairs, from `tile`\n    __syncthreads();\n\n"
     + LATENT_HEADS[LATENT_HEADS.index("    for (int h"):LATENT_HEADS.index("    for (int e = threadIdx.x; e < heads")]
     + "    // 4. heads * latent_dim sums of weighted latents, from `tile` again\n}\n",
-    solution=LATENT_HEADS, cases=latent_cases, launch=latent_launch, compare=close(atol=1e-5), traffic=latent_traffic,
+    solution=LATENT_HEADS, cases=lambda rng: [
+        Case(randn(rng, 2, 3), randn(rng, 4, 3), 2, label="2 heads, 4 tokens, a latent of 2 and a rotated key of 1"),
+        Case(randn(rng, 5, 12), randn(rng, 31, 12), 8, label="5 heads, 31 tokens, a latent of 8 and a rotated key of 4"),
+        Case(randn(rng, 16, 32) / 4, randn(rng, 32, 32), 24, label="16 heads, 32 tokens, a latent of 24 and a rotated key of 8")],
+    launch=latent_launch, compare=close(atol=1e-5), traffic=latent_traffic,
     expect=lambda q, tokens, latent_dim: torch.softmax(q @ tokens.T, -1) @ tokens[:, :latent_dim],
     misconceptions=[
         Misconception("reads the latents again for the values", change=(

@@ -542,10 +542,9 @@ exercise(
                       ask="By how much can an entry err when 6.9 steps become 6?"),
         Misconception("does not subtract the lowest", change=("((x - low) / step).round()", "(x / step).round()"),
                       ask="Which code should the lowest entry get?"),
-        Misconception("takes a range that is symmetric around 0", code='''
-            def quantize(x, bits, dim):
-                step = x.abs().amax(dim, keepdim=True) / (2**(bits - 1) - 1)
-                return (x / step).round(), step, torch.zeros_like(step)
+        Misconception("takes a range that is symmetric around 0", body='''
+            step = x.abs().amax(dim, keepdim=True) / (2**(bits - 1) - 1)
+            return (x / step).round(), step, torch.zeros_like(step)
             ''', ask="All entries of a channel are above 0. How many of your codes does it use?"),
         Misconception("shares one step among all entries", change=[("x.amin(dim, keepdim=True)", "x.amin().expand(x.amin(dim, keepdim=True).shape)"),
                                                                      ("x.amax(dim, keepdim=True)", "x.amax().expand(x.amax(dim, keepdim=True).shape)")],
@@ -581,11 +580,10 @@ exercise(
         Misconception("takes the parent for the token", change=("index // log_p.shape[1], index % log_p.shape[1]",
                                                                   "index % log_p.shape[1], index // log_p.shape[1]"),
                       ask="Flattened, beam 1 begins at index `vocabulary`. Which of // and % gives 1 there?"),
-        Misconception("follows only the best token of each beam", code='''
-            def beam_step(scores, log_p, keep):
-                best, token = (scores[:, None] + log_p).max(1)
-                best, parent = best.topk(keep)
-                return parent, token[parent], best
+        Misconception("follows only the best token of each beam", body='''
+            best, token = (scores[:, None] + log_p).max(1)
+            best, parent = best.topk(keep)
+            return parent, token[parent], best
             ''', ask="May one beam have two children while another has none?"),
         Misconception("adds the score of a beam to a token", change=("scores[:, None] + log_p", "scores + log_p"),
                       ask="`log_p` has one row per beam. Along which of its axes must `scores` lie?"),
@@ -695,12 +693,6 @@ exercise(
            "Only one report has spills. In another the stack is as large as the row, and nothing is spilled."])
 
 
-def lesson_cases(rng):
-    yield Case(torch.arange(4.0)[:, None], torch.tensor([10, 11, 12, 13]), 1, label="4 tokens, one ahead")
-    yield Case(randn(rng, 9, 3), torch.randint(50, (9,), generator=rng), 1, label="9 tokens, one ahead")
-    yield Case(randn(rng, 8, 2), torch.randint(50, (8,), generator=rng), 3, label="8 tokens, three ahead")
-
-
 exercise(
     id="7.15", title="One token further", kind="write", points=2, minutes=8, difficulty=3, card="""
     A model has read a text: `states[i]` is its state after token `i`, from which it predicts token `i + 1` itself. A multi-token head
@@ -714,13 +706,16 @@ exercise(
         """states (n, d), tokens (n,) -> states (m, d), tokens beside them (m,), targets (m,)"""
         m = len(tokens) - ahead - 1
         return states[:m], tokens[ahead:ahead + m], tokens[ahead + 1:]
-    ''', cases=lesson_cases, compare=close(atol=0, rtol=0), misconceptions=[
+    ''', cases=lambda rng: [
+        Case(torch.arange(4.0)[:, None], torch.tensor([10, 11, 12, 13]), 1, label="4 tokens, one ahead"),
+        Case(randn(rng, 9, 3), torch.randint(50, (9,), generator=rng), 1, label="9 tokens, one ahead"),
+        Case(randn(rng, 8, 2), torch.randint(50, (8,), generator=rng), 3, label="8 tokens, three ahead")],
+    compare=close(atol=0, rtol=0), misconceptions=[
         Misconception("hands over the token that is to be predicted", change=("tokens[ahead:ahead + m]", "tokens[ahead + 1:]"),
                       ask="When the head drafts, does it know the token that it is to predict?"),
-        Misconception("predicts what the model predicts already", code='''
-            def lesson(states, tokens, ahead):
-                m = len(tokens) - ahead
-                return states[:m], tokens[ahead - 1:ahead - 1 + m], tokens[ahead:]
+        Misconception("predicts what the model predicts already", body='''
+            m = len(tokens) - ahead
+            return states[:m], tokens[ahead - 1:ahead - 1 + m], tokens[ahead:]
             ''', ask="State i predicts token i + 1 without any head. Which token does your head add?"),
         Misconception("exchanges the token beside the state and the target",
                       change=("tokens[ahead:ahead + m], tokens[ahead + 1:]", "tokens[ahead + 1:], tokens[ahead:ahead + m]"),

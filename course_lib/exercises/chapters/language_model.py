@@ -47,11 +47,10 @@ exercise(
                       ask="Which text would the merged token mean, if another character is between its two halves?"),
         Misconception("counts a pair once in each word", change=("zip(word, word[1:])", "set(zip(word, word[1:]))"),
                       ask='How often does "aaa" hold the pair ("a", "a")?'),
-        Misconception("lets a pair reach from one word into the next", code='''
-            def best_pair(words, counts):
-                text = "".join(word * count for word, count in zip(words, counts))
-                pairs = Counter(zip(text, text[1:]))
-                return min(pairs, key=lambda pair: (-pairs[pair], pair))
+        Misconception("lets a pair reach from one word into the next", body='''
+            text = "".join(word * count for word, count in zip(words, counts))
+            pairs = Counter(zip(text, text[1:]))
+            return min(pairs, key=lambda pair: (-pairs[pair], pair))
             ''', ask="Where two words meet, are their letters neighbours in one word?"),
         Misconception("of equal pairs takes the first in the text",
                       change=("min(pairs, key=lambda pair: (-pairs[pair], pair))", "pairs.most_common(1)[0][0]"),
@@ -203,13 +202,6 @@ exercise(
            "Which mixes have a layer whose cache still holds the keys of 6000 tokens ago?"])
 
 
-def induction_cases(rng):
-    yield Case(torch.eye(4)[None].roll(1, -2).tril(), 2, label="one head, two tokens twice")
-    yield Case(torch.softmax(2 * randn(rng, 1, 6, 6), -1), 3, label="one head, three tokens twice")
-    yield Case(torch.softmax(2 * randn(rng, 3, 10, 10), -1).tril(), 5, label="three heads, five tokens twice")
-    yield Case(torch.softmax(3 * randn(rng, 4, 32, 32), -1), 16, label="four heads, sixteen tokens twice")
-
-
 exercise(
     id="10.6", title="A score for induction", kind="write", points=2, minutes=9, difficulty=3, card=r"""
     A text consists of $n$ random tokens and the same $n$ again, so position $i \ge n$ holds the token of position $i - n$.
@@ -223,7 +215,12 @@ exercise(
         """weights (heads, 2n, 2n) -> (heads,)"""
         i = torch.arange(n, 2 * n)
         return weights[:, i, i - n + 1].mean(-1)
-    ''', cases=induction_cases, compare=close(atol=1e-6), misconceptions=[
+    ''', cases=lambda rng: [
+        Case(torch.eye(4)[None].roll(1, -2).tril(), 2, label="one head, two tokens twice"),
+        Case(torch.softmax(2 * randn(rng, 1, 6, 6), -1), 3, label="one head, three tokens twice"),
+        Case(torch.softmax(2 * randn(rng, 3, 10, 10), -1).tril(), 5, label="three heads, five tokens twice"),
+        Case(torch.softmax(3 * randn(rng, 4, 32, 32), -1), 16, label="four heads, sixteen tokens twice")],
+    compare=close(atol=1e-6), misconceptions=[
         Misconception("scores a look at the same token", change=("i - n + 1", "i - n"),
                       ask="The model knows its present token. Which position tells it what follows that token?"),
         Misconception("scores a look at the position before", change=("i - n + 1", "i - 1"),
@@ -243,16 +240,6 @@ exercise(
                       ask="A head that does this perfectly should score 1, however long the text is. What does yours give?")],
     hints=["`weights[:, i, j]` with two lists of positions picks one entry for each pair.",
            "`i = torch.arange(n, 2 * n)`; what is `j` for each of them?"])
-
-
-def nucleus_cases(rng):
-    yield Case(torch.tensor([0.2, 0.5, 0.3]), 0.6, label="three tokens, p = 0.6")
-    yield Case(torch.tensor([0.25, 0.125, 0.5, 0.125]), 0.75, label="a sum that is exactly p")
-    yield Case(torch.tensor([0.1, 0.2, 0.6, 0.1]), 0.5, label="one token is enough")
-    yield Case(torch.tensor([0.25, 0.05, 0.4, 0.3]), 0.9, label="four tokens, p = 0.9")
-    yield Case(torch.tensor([0.125, 0.25, 0.5, 0.125]), 0.8, label="the last token needed is as likely as another")
-    yield Case(torch.softmax(2 * randn(rng, 12), -1), 0.8, label="twelve tokens")
-    yield Case(torch.softmax(randn(rng, 30), -1), 1.0, label="p = 1 keeps all")
 
 
 def _nucleus_like(got, want, case):
@@ -283,7 +270,15 @@ exercise(
         out = torch.zeros_like(probabilities)
         out[order] = kept / kept.sum()
         return out
-    ''', cases=nucleus_cases, compare=_nucleus_like,
+    ''', cases=lambda rng: [
+        Case(torch.tensor([0.2, 0.5, 0.3]), 0.6, label="three tokens, p = 0.6"),
+        Case(torch.tensor([0.25, 0.125, 0.5, 0.125]), 0.75, label="a sum that is exactly p"),
+        Case(torch.tensor([0.1, 0.2, 0.6, 0.1]), 0.5, label="one token is enough"),
+        Case(torch.tensor([0.25, 0.05, 0.4, 0.3]), 0.9, label="four tokens, p = 0.9"),
+        Case(torch.tensor([0.125, 0.25, 0.5, 0.125]), 0.8, label="the last token needed is as likely as another"),
+        Case(torch.softmax(2 * randn(rng, 12), -1), 0.8, label="twelve tokens"),
+        Case(torch.softmax(randn(rng, 30), -1), 1.0, label="p = 1 keeps all")],
+    compare=_nucleus_like,
     properties=[("it sums to 1", lambda got, case: abs(float(got.sum()) - 1) < 1e-5)], misconceptions=[
         Misconception("drops the token with which the sum reaches p",
                       change=("before < p", "(before + ordered <= p) | (before == 0)"),
@@ -292,12 +287,11 @@ exercise(
                       ask="With 0.6, 0.2, 0.1, 0.1 and p = 0.5: with which token does the sum reach p?"),
         Misconception("keeps one more where the sum is exactly p", change=("before < p", "before <= p"),
                       ask="With 0.5, 0.25, 0.25 and p = 0.5: how many tokens are enough?"),
-        Misconception("keeps every token that is as likely as the last one needed", code='''
-            def nucleus(probabilities, p):
-                ordered = probabilities.sort(descending=True).values
-                needed = (ordered.cumsum(-1) - ordered < p).sum()
-                kept = torch.where(probabilities >= ordered[needed - 1], probabilities, 0)
-                return kept / kept.sum()
+        Misconception("keeps every token that is as likely as the last one needed", body='''
+            ordered = probabilities.sort(descending=True).values
+            needed = (ordered.cumsum(-1) - ordered < p).sum()
+            kept = torch.where(probabilities >= ordered[needed - 1], probabilities, 0)
+            return kept / kept.sum()
             ''', ask="With 0.5, 0.25, 0.125, 0.125 and p = 0.8: how many tokens are enough?"),
         Misconception("reads by the order where it should write", change=(
             "out[order] = kept / kept.sum()", "out = (kept / kept.sum())[order]"),
@@ -462,15 +456,13 @@ exercise(
         return float(often @ surprise)
     ''', cases=chain_cases, compare=close(atol=1e-6),
     measure=lambda got, case: got.item() if isinstance(got, torch.Tensor) else got, misconceptions=[
-        Misconception("multiplies by P alone, which never settles where words alternate", code='''
-            def entropy_rate(p):
-                often = torch.linalg.matrix_power(p, 1000)[0]
-                return float(often @ -torch.special.xlogy(p, p).sum(-1))
+        Misconception("multiplies by P alone, which never settles where words alternate", body='''
+            often = torch.linalg.matrix_power(p, 1000)[0]
+            return float(often @ -torch.special.xlogy(p, p).sum(-1))
             ''', ask="In the text ababab: with which share of b do you end after an even number of steps, and after an odd one?"),
-        Misconception("takes the first eigenvector, whatever its eigenvalue", code='''
-            def entropy_rate(p):
-                often = torch.linalg.eig(p.T)[1][:, 0].real
-                return float(often / often.sum() @ -torch.special.xlogy(p, p).sum(-1))
+        Misconception("takes the first eigenvector, whatever its eigenvalue", body='''
+            often = torch.linalg.eig(p.T)[1][:, 0].real
+            return float(often / often.sum() @ -torch.special.xlogy(p, p).sum(-1))
             ''', ask="$\\pi = \\pi P$ names an eigenvalue. Does `eig` promise to put it first?"),
         Misconception("takes all words as equally frequent", change=("float(often @ surprise)", "float(surprise.mean())"),
                       ask="If word a occurs nine times as often as word b, should the surprise after each weigh the same? "
@@ -483,13 +475,6 @@ exercise(
                       ask="What is 0 times minus infinity for a computer, and what is the limit of x ln x?")],
     hints=["$\\pi$ solves a linear system; or start anywhere and multiply by $(P + I)/2$ many times.",
            "`torch.special.xlogy(p, p)` is $p \\ln p$, with 0 where p is 0.", "The surprise after each word, weighted by how often it occurs."])
-
-
-def penalty_cases(rng):
-    yield Case(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([1]), 2.0, label="a seen token with a negative logit")
-    yield Case(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([0, 0, 1]), 1.5, label="a token that was seen twice")
-    yield Case(randn(rng, 8), torch.tensor([1, 2, 5]), 1.3, label="eight tokens, three seen")
-    yield Case(randn(rng, 20), torch.randint(20, (30,), generator=rng), 1.2, label="twenty tokens, many seen")
 
 
 exercise(
@@ -512,7 +497,12 @@ exercise(
         chosen = logits[seen]
         out[seen] = torch.where(chosen > 0, chosen / penalty, chosen * penalty)
         return out
-    ''', cases=penalty_cases, compare=close(atol=1e-6),
+    ''', cases=lambda rng: [
+        Case(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([1]), 2.0, label="a seen token with a negative logit"),
+        Case(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([0, 0, 1]), 1.5, label="a token that was seen twice"),
+        Case(randn(rng, 8), torch.tensor([1, 2, 5]), 1.3, label="eight tokens, three seen"),
+        Case(randn(rng, 20), torch.randint(20, (30,), generator=rng), 1.2, label="twenty tokens, many seen")],
+    compare=close(atol=1e-6),
     properties=[("no token that was seen has become likelier", lambda got, case: bool((got <= case.args[0] + 1e-6).all()))],
     misconceptions=[
         Misconception("multiplies positive logits and divides negative ones", change=("chosen / penalty, chosen * penalty", "chosen * penalty, chosen / penalty"),
@@ -520,17 +510,14 @@ exercise(
         Misconception("multiplies by the penalty, whatever the sign",
                       change=("torch.where(chosen > 0, chosen / penalty, chosen * penalty)", "chosen * penalty"),
                       ask="Multiply 1 by 2. Is the result larger or smaller than 1?"),
-        Misconception("penalises a token once for each time it was seen", code='''
-            def penalised(logits, seen, penalty):
-                out = logits.clone()
-                for token in seen:
-                    out[token] = torch.where(out[token] > 0, out[token] / penalty, out[token] * penalty)
-                return out
+        Misconception("penalises a token once for each time it was seen", body='''
+            out = logits.clone()
+            for token in seen:
+                out[token] = torch.where(out[token] > 0, out[token] / penalty, out[token] * penalty)
+            return out
             ''', ask="A token was seen three times. How often should its logit be divided?"),
-        Misconception("penalises every token", code='''
-            def penalised(logits, seen, penalty):
-                return torch.where(logits > 0, logits / penalty, logits * penalty)
-            ''', ask="Which tokens are in `seen`, and which are not?"),
+        Misconception("penalises every token", body="return torch.where(logits > 0, logits / penalty, logits * penalty)",
+                      ask="Which tokens are in `seen`, and which are not?"),
         Misconception("subtracts the penalty", change=("torch.where(chosen > 0, chosen / penalty, chosen * penalty)", "chosen - penalty"),
                       ask="With a penalty of 1 nothing should change. What does yours do then?")],
     hints=["Divide -1 by 2. Is the result larger or smaller than -1?",

@@ -44,13 +44,6 @@ def watched(f, q, k, v, *size):
         return f(q, k, v, *size)
 
 
-def plain_cases(rng):
-    yield Case(positive(rng, 2, 2), positive(rng, 3, 2), randn(rng, 3, 1), label="2 queries, 3 keys, 2 features")
-    yield Case(positive(rng, 2, 5, 4), positive(rng, 2, 7, 4), randn(rng, 2, 7, 3), label="2 heads, 5 queries, 7 keys")
-    yield Case(positive(rng, 3, 9, 8), positive(rng, 3, 4, 8), randn(rng, 3, 4, 8), label="3 heads, more queries than keys")
-    yield Case(positive(rng, 400, 4), positive(rng, 7, 4), randn(rng, 7, 3), label="400 queries, 7 keys")
-
-
 exercise(
     id="4.1", title="Keys first", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     `q` and `k` hold **features** already, all positive. Write linear attention without a mask:
@@ -64,7 +57,12 @@ exercise(
         state = k.transpose(-2, -1) @ v
         normaliser = k.sum(-2)
         return (q @ state) / (q @ normaliser[..., None])
-    ''', cases=plain_cases, call=watched, compare=close(atol=1e-5),
+    ''', cases=lambda rng: [
+        Case(positive(rng, 2, 2), positive(rng, 3, 2), randn(rng, 3, 1), label="2 queries, 3 keys, 2 features"),
+        Case(positive(rng, 2, 5, 4), positive(rng, 2, 7, 4), randn(rng, 2, 7, 3), label="2 heads, 5 queries, 7 keys"),
+        Case(positive(rng, 3, 9, 8), positive(rng, 3, 4, 8), randn(rng, 3, 4, 8), label="3 heads, more queries than keys"),
+        Case(positive(rng, 400, 4), positive(rng, 7, 4), randn(rng, 7, 3), label="400 queries, 7 keys")],
+    call=watched, compare=close(atol=1e-5),
     properties=[("each output is between the smallest and the largest value",
                  lambda got, case: bool((got.amax() <= case.args[2].amax() + 1e-4) & (got.amin() >= case.args[2].amin() - 1e-4)))],
     misconceptions=[
@@ -75,23 +73,20 @@ exercise(
         Misconception("divides by the sum of the keys' features, whatever the query",
                       change=("(q @ normaliser[..., None])", "normaliser.sum(-1)[..., None, None]"),
                       ask="Below the line stands a sum over j of q_i . k_j. Where is the query in your denominator?"),
-        Misconception("multiplies queries and keys first", code='''
-            def attend(q, k, v):
-                weights = q @ k.transpose(-2, -1)
-                return weights @ v / weights.sum(-1, keepdim=True)
+        Misconception("multiplies queries and keys first", body='''
+            weights = q @ k.transpose(-2, -1)
+            return weights @ v / weights.sum(-1, keepdim=True)
             ''', ask="How many numbers has your matrix for 100,000 queries and keys, and how many has k^T v?"),
-        Misconception("takes the queries one by one, and goes through all keys for each", code='''
-            def attend(q, k, v):
-                rows = []
-                for i in range(q.shape[-2]):
-                    weights = (q[..., i:i + 1, :] * k).sum(-1, keepdim=True)
-                    rows.append((weights * v).sum(-2) / weights.sum(-2))
-                return torch.stack(rows, -2)
+        Misconception("takes the queries one by one, and goes through all keys for each", body='''
+            rows = []
+            for i in range(q.shape[-2]):
+                weights = (q[..., i:i + 1, :] * k).sum(-1, keepdim=True)
+                rows.append((weights * v).sum(-2) / weights.sum(-2))
+            return torch.stack(rows, -2)
             ''', ask="For 100,000 queries you go through the keys 100,000 times. Which sum over the keys is the same for all queries?"),
-        Misconception("puts a softmax on the queries and one on the keys", code='''
-            def attend(q, k, v):
-                return torch.softmax(q, -1) @ (torch.softmax(k, -2).transpose(-2, -1) @ v)
-            ''', ask="The features are given and positive. Which function turns their products into weights here?")],
+        Misconception("puts a softmax on the queries and one on the keys",
+                      body="return torch.softmax(q, -1) @ (torch.softmax(k, -2).transpose(-2, -1) @ v)",
+                      ask="The features are given and positive. Which function turns their products into weights here?")],
     hints=["$\\sum_j (q_i \\cdot k_j) v_j = q_i \\cdot \\sum_j k_j v_j^\\top$: the sum does not contain $i$.",
            "`k.transpose(-2, -1) @ v` has shape `(m, d)`; `k.sum(-2)` has shape `(m,)`.",
            "The denominator is `q @ normaliser[..., None]`, one number per query."])
@@ -113,12 +108,6 @@ exercise(
            "Linear, a token: $2d^2$ to write the state, $2d^2$ to read it, and $2Cd$ inside the chunk."])
 
 
-def feature_cases(rng):
-    yield Case(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0]]), label="one vector, two directions")
-    yield Case(randn(rng, 5, 4) / 2, randn(rng, 8, 4), label="5 vectors of 4, 8 directions")
-    yield Case(randn(rng, 2, 3, 6) / 2, randn(rng, 3, 6), label="2 heads of 3 vectors, 3 directions")
-
-
 exercise(
     id="4.9", title="Positive random features", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Write Performer's features: for each direction $w_r$, $\phi_r(x) = e^{w_r \cdot x - |x|^2/2} / \sqrt m$.
@@ -130,7 +119,11 @@ exercise(
         """x (..., n, d), directions w (m, d) -> (..., n, m)"""
         exponent = x @ w.T - x.square().sum(-1, keepdim=True) / 2
         return exponent.exp() / math.sqrt(w.shape[0])
-    ''', cases=feature_cases, compare=close(atol=1e-5),
+    ''', cases=lambda rng: [
+        Case(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0]]), label="one vector, two directions"),
+        Case(randn(rng, 5, 4) / 2, randn(rng, 8, 4), label="5 vectors of 4, 8 directions"),
+        Case(randn(rng, 2, 3, 6) / 2, randn(rng, 3, 6), label="2 heads of 3 vectors, 3 directions")],
+    compare=close(atol=1e-5),
     properties=[("every feature is positive", lambda got, case: bool((got > 0).all()))], misconceptions=[
         Misconception("divides by m, not by its root", change=("math.sqrt(w.shape[0])", "w.shape[0]"),
                       ask="Two feature vectors are multiplied. How often is your factor in the product?"),
@@ -164,13 +157,6 @@ exercise(
     hints=["A mixture is a row of `n` weights times the keys. Which of the keys does it weigh?", "Write out mixture 1 for a text of four words. Which words are in it?"])
 
 
-def step_cases(rng):
-    yield Case(torch.zeros(2, 1), torch.zeros(2), torch.tensor([1.0, 2.0]), torch.tensor([3.0, 1.0]), torch.tensor([4.0]),
-               label="the first token, 2 features")
-    yield Case(randn(rng, 4, 3), positive(rng, 4), positive(rng, 4), positive(rng, 4), randn(rng, 3), label="4 features, values of 3")
-    yield Case(randn(rng, 3, 8), positive(rng, 3), positive(rng, 3), positive(rng, 3), randn(rng, 8), label="3 features, values of 8")
-
-
 exercise(
     id="4.2", title="One step of the recurrence", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     One token arrives: features `q`, `k` and a value `v`. Write the step that adds it to the state and answers.
@@ -184,11 +170,15 @@ exercise(
         state = state + k[:, None] * v[None, :]
         normaliser = normaliser + k
         return (q @ state) / (q @ normaliser), state, normaliser
-    ''', cases=step_cases, compare=close(atol=1e-5), misconceptions=[
-        Misconception("answers before it adds the token", code='''
-            def step(state, normaliser, q, k, v):
-                answer = (q @ state) / (q @ normaliser)
-                return answer, state + k[:, None] * v[None, :], normaliser + k
+    ''', cases=lambda rng: [
+        Case(torch.zeros(2, 1), torch.zeros(2), torch.tensor([1.0, 2.0]), torch.tensor([3.0, 1.0]), torch.tensor([4.0]),
+             label="the first token, 2 features"),
+        Case(randn(rng, 4, 3), positive(rng, 4), positive(rng, 4), positive(rng, 4), randn(rng, 3), label="4 features, values of 3"),
+        Case(randn(rng, 3, 8), positive(rng, 3), positive(rng, 3), positive(rng, 3), randn(rng, 8), label="3 features, values of 8")],
+    compare=close(atol=1e-5), misconceptions=[
+        Misconception("answers before it adds the token", body='''
+            answer = (q @ state) / (q @ normaliser)
+            return answer, state + k[:, None] * v[None, :], normaliser + k
             ''', ask="Under a causal mask query t sees keys 0 .. t. What does the very first token see in your version?"),
         Misconception("does not divide", change=("(q @ state) / (q @ normaliser)", "q @ state"),
                       ask="What do the weights of the past tokens add up to in your answer?"),
@@ -196,16 +186,14 @@ exercise(
                       ask="The state is a sum over past tokens. Which of their three vectors will a later query be compared with?"),
         Misconception("replaces the normaliser instead of adding to it", change=("normaliser = normaliser + k", "normaliser = k"),
                       ask="Below the line is the sum over all past keys. How many keys are in your normaliser?"),
-        Misconception("divides by the normaliser of the tokens before", code='''
-            def step(state, normaliser, q, k, v):
-                state = state + k[:, None] * v[None, :]
-                return (q @ state) / (q @ normaliser), state, normaliser + k
+        Misconception("divides by the normaliser of the tokens before", body='''
+            state = state + k[:, None] * v[None, :]
+            return (q @ state) / (q @ normaliser), state, normaliser + k
             ''', ask="The new state holds the token's own value. Is the token's own weight in your sum?"),
-        Misconception("writes v k^T and reads it as if it were k v^T", code='''
-            def step(state, normaliser, q, k, v):
-                state = state + (v[:, None] * k[None, :]).reshape(state.shape)
-                normaliser = normaliser + k
-                return (q @ state) / (q @ normaliser), state, normaliser
+        Misconception("writes v k^T and reads it as if it were k v^T", body='''
+            state = state + (v[:, None] * k[None, :]).reshape(state.shape)
+            normaliser = normaliser + k
+            return (q @ state) / (q @ normaliser), state, normaliser
             ''', ask="Row i of the state belongs to feature i. Which vector runs along its rows?")],
     hints=["The outer product: `k[:, None] * v[None, :]` has shape `(m, d)`.",
            "First add, then read: the new state answers."])
@@ -228,12 +216,18 @@ exercise(
            "Multiply that by $a$."])
 
 
-def walk_cases(rng):
-    yield Case(positive(rng, 3, 2), positive(rng, 3, 2), randn(rng, 3, 1), label="3 tokens, 2 features, values of 1")
-    yield Case(positive(rng, 17, 8), positive(rng, 17, 8), randn(rng, 17, 8), label="17 tokens, 8 features, values of 8")
-    yield Case(positive(rng, 20, 16), positive(rng, 20, 16), randn(rng, 20, 33), label="20 tokens, 16 features, values of 33")
-    yield Case(positive(rng, 9, 40), positive(rng, 9, 40), randn(rng, 9, 24), label="9 tokens, 40 features, values of 24")
+WALK = '''
+__global__ void walk_tokens(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+                            float* __restrict__ out, int n, int d, int d_v) {
+    extern __shared__ float state[];             // d rows of d_v floats, then two rows of d for q and k
+    float* q_row = state + d * d_v;
+    float* k_row = q_row + d;
+    int c = threadIdx.x;                         // this thread's column; blockDim.x >= d_v
+    if (c < d_v)
+        for (int i = 0; i < d; ++i) state[i * d_v + c] = 0.0f;
 
+@}
+'''
 
 kernel_exercise(
     id="4.7", title="The state stays on the chip", points=4, minutes=16, difficulty=4, name="walk_tokens",
@@ -245,48 +239,31 @@ kernel_exercise(
     - thread `c` owns column `c` of the state and writes column `c` of the output; threads beyond `d_v` only help loading
     - for each token: bring its `q` and `k` to `q_row` and `k_row` together, wait, add, read, wait
     - budget: every number of `q`, `k` and `v` is read once, every number of `out` written once; the state never goes to global memory
-    """, stub='''
-__global__ void walk_tokens(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                            float* __restrict__ out, int n, int d, int d_v) {
-    extern __shared__ float state[];             // d rows of d_v floats, then two rows of d for q and k
-    float* q_row = state + d * d_v;
-    float* k_row = q_row + d;
-    int c = threadIdx.x;                         // this thread's column; blockDim.x >= d_v
-    if (c < d_v)
-        for (int i = 0; i < d; ++i) state[i * d_v + c] = 0.0f;
-
-    // for each token: 1. load q_row and k_row   2. wait   3. update column c and read it with q_row   4. wait
-}
-''',
-    solution='''
-    __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                                float* __restrict__ out, int n, int d, int d_v) {
-        extern __shared__ float state[];             // d rows of d_v floats, then two rows of d for q and k
-        float* q_row = state + d * d_v;
-        float* k_row = q_row + d;
-        int c = threadIdx.x;                         // this thread's column; blockDim.x >= d_v
-        if (c < d_v)
-            for (int i = 0; i < d; ++i) state[i * d_v + c] = 0.0f;
-
-        for (int t = 0; t < n; ++t) {
-            for (int i = c; i < d; i += blockDim.x) {
-                q_row[i] = q[t * d + i];
-                k_row[i] = k[t * d + i];
-            }
-            __syncthreads();
-            if (c < d_v) {
-                float value = v[t * d_v + c], sum = 0.0f;
-                for (int i = 0; i < d; ++i) {
-                    float s = state[i * d_v + c] + k_row[i] * value;
-                    state[i * d_v + c] = s;
-                    sum += q_row[i] * s;
-                }
-                out[t * d_v + c] = sum;
-            }
-            __syncthreads();
+    """, stub=WALK.replace("@", "    // for each token: 1. load q_row and k_row   2. wait   3. update column c and read it with q_row   4. wait\n"),
+    solution=WALK.replace("@", '''
+    for (int t = 0; t < n; ++t) {
+        for (int i = c; i < d; i += blockDim.x) {
+            q_row[i] = q[t * d + i];
+            k_row[i] = k[t * d + i];
         }
+        __syncthreads();
+        if (c < d_v) {
+            float value = v[t * d_v + c], sum = 0.0f;
+            for (int i = 0; i < d; ++i) {
+                float s = state[i * d_v + c] + k_row[i] * value;
+                state[i * d_v + c] = s;
+                sum += q_row[i] * s;
+            }
+            out[t * d_v + c] = sum;
+        }
+        __syncthreads();
     }
-    ''', cases=walk_cases, compare=close(atol=1e-3, rtol=1e-4),
+'''[1:]), cases=lambda rng: [
+        Case(positive(rng, 3, 2), positive(rng, 3, 2), randn(rng, 3, 1), label="3 tokens, 2 features, values of 1"),
+        Case(positive(rng, 17, 8), positive(rng, 17, 8), randn(rng, 17, 8), label="17 tokens, 8 features, values of 8"),
+        Case(positive(rng, 20, 16), positive(rng, 20, 16), randn(rng, 20, 33), label="20 tokens, 16 features, values of 33"),
+        Case(positive(rng, 9, 40), positive(rng, 9, 40), randn(rng, 9, 24), label="9 tokens, 40 features, values of 24")],
+    compare=close(atol=1e-3, rtol=1e-4),
     launch=lambda q, k, v: Launch(grid=1, block=32 * math.ceil(v.shape[1] / 32), shared=4 * (q.shape[1] * (v.shape[1] + 2)),
                                   args=[q, k, v, out(v.shape), q.shape[0], q.shape[1], v.shape[1]]),
     expect=lambda q, k, v: (q @ k.T).tril() @ v,
@@ -321,12 +298,6 @@ __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict
            "The second barrier belongs at the end of the loop, outside of any `if`."])
 
 
-def prefix_cases(rng):
-    yield Case(positive(rng, 3, 2), randn(rng, 3, 3), label="3 tokens, 2 features, values of 3")
-    yield Case(positive(rng, 20, 7), randn(rng, 20, 5), label="20 tokens, 7 features, values of 5")
-    yield Case(positive(rng, 16, 16), randn(rng, 16, 16), label="16 tokens, 16 features, values of 16")
-
-
 PREFIX = '''
 __global__ void final_state(const float* __restrict__ k, const float* __restrict__ v, float* __restrict__ out,
                             int n, int d, int d_v) {
@@ -351,7 +322,11 @@ kernel_exercise(
 
     - the state may be larger than the block: `d * d_v` entries, 64 threads
     - all of them must be right, whatever shared memory held before
-    """, stub=PREFIX.replace(ZEROING, ""), solution=PREFIX, cases=prefix_cases, compare=close(atol=1e-4),
+    """, stub=PREFIX.replace(ZEROING, ""), solution=PREFIX, cases=lambda rng: [
+        Case(positive(rng, 3, 2), randn(rng, 3, 3), label="3 tokens, 2 features, values of 3"),
+        Case(positive(rng, 20, 7), randn(rng, 20, 5), label="20 tokens, 7 features, values of 5"),
+        Case(positive(rng, 16, 16), randn(rng, 16, 16), label="16 tokens, 16 features, values of 16")],
+    compare=close(atol=1e-4),
     launch=lambda k, v: Launch(grid=1, block=64, shared=4 * k.shape[1] * v.shape[1],
                                args=[k, v, out((k.shape[1], v.shape[1])), k.shape[0], k.shape[1], v.shape[1]]),
     expect=lambda k, v: k.T @ v, misconceptions=[
@@ -366,14 +341,6 @@ kernel_exercise(
                       ask="Thread 40 adds to its entries at once. Has thread 0 cleared them by then?")],
     hints=["Which read does the sanitizer name, and which line should have written there before it?",
            "Clear with the loop that adds: the same thread, the same entries. Then nobody has to wait."])
-
-
-def chunk_cases(rng):
-    yield Case(positive(rng, 4, 2), positive(rng, 4, 2), randn(rng, 4, 1), 2, label="4 tokens in chunks of 2")
-    yield Case(positive(rng, 7, 3), positive(rng, 7, 3), randn(rng, 7, 2), 3, label="7 tokens in chunks of 3, the last of 1")
-    yield Case(positive(rng, 33, 5), positive(rng, 33, 5), randn(rng, 33, 4), 8, label="33 tokens in chunks of 8")
-    yield Case(positive(rng, 5, 4), positive(rng, 5, 4), randn(rng, 5, 3), 64, label="fewer tokens than a chunk")
-    yield Case(positive(rng, 300, 4), positive(rng, 300, 4), randn(rng, 300, 3), 100, label="300 tokens in 3 chunks")
 
 
 CHUNKED = '''
@@ -398,7 +365,13 @@ exercise(
     - numerator **and** denominator have a part from inside and a part from before
     - one loop over chunks, none over tokens; no `cumsum`, and no $n \times n$ matrix
     """, given={"torch": torch}, forbid=("cumsum",),
-    solution=CHUNKED, cases=chunk_cases, call=watched, compare=close(atol=1e-4), misconceptions=[
+    solution=CHUNKED, cases=lambda rng: [
+        Case(positive(rng, 4, 2), positive(rng, 4, 2), randn(rng, 4, 1), 2, label="4 tokens in chunks of 2"),
+        Case(positive(rng, 7, 3), positive(rng, 7, 3), randn(rng, 7, 2), 3, label="7 tokens in chunks of 3, the last of 1"),
+        Case(positive(rng, 33, 5), positive(rng, 33, 5), randn(rng, 33, 4), 8, label="33 tokens in chunks of 8"),
+        Case(positive(rng, 5, 4), positive(rng, 5, 4), randn(rng, 5, 3), 64, label="fewer tokens than a chunk"),
+        Case(positive(rng, 300, 4), positive(rng, 300, 4), randn(rng, 300, 3), 100, label="300 tokens in 3 chunks")],
+    call=watched, compare=close(atol=1e-4), misconceptions=[
         Misconception("adds a chunk to the state before its own queries read it", code=CHUNKED.replace(
             "        rows.append((a @ b.T).tril() @ c + a @ state)\n        state = state + b.T @ c\n",
             "        state = state + b.T @ c\n        rows.append((a @ b.T).tril() @ c + a @ state)\n"),
@@ -407,63 +380,57 @@ exercise(
                       ask="The first token of the second chunk sees the whole first chunk. Where does it meet those keys?"),
         Misconception("forgets the mask inside the chunk", change=(".tril()", ""),
                       ask="Does the first token of a chunk see the last one of the same chunk?"),
-        Misconception("makes one chunk of the whole text", code='''
-            def in_chunks(q, k, v, size):
-                weights = (q @ k.T).tril()
-                return weights @ v / weights.sum(-1, keepdim=True)
+        Misconception("makes one chunk of the whole text", body='''
+            weights = (q @ k.T).tril()
+            return weights @ v / weights.sum(-1, keepdim=True)
             ''', ask="How large is your matrix for a text of 100,000 tokens? How large may it be with chunks of `size`?"),
-        Misconception("lets every chunk meet all keys before it, and carries no state", code='''
-            def in_chunks(q, k, v, size):
-                rows = []
-                for start in range(0, len(q), size):
-                    end = start + size
-                    weights = (q[start:end] @ k[:end].T).tril(start)
-                    rows.append(weights @ v[:end] / weights.sum(-1, keepdim=True))
-                return torch.cat(rows)
+        Misconception("lets every chunk meet all keys before it, and carries no state", body='''
+            rows = []
+            for start in range(0, len(q), size):
+                end = start + size
+                weights = (q[start:end] @ k[:end].T).tril(start)
+                rows.append(weights @ v[:end] / weights.sum(-1, keepdim=True))
+            return torch.cat(rows)
             ''', ask="The last of 1,000 chunks meets the keys of all. Which matrix holds what it needs of the first 999?"),
-        Misconception("makes the state anew for every chunk", code='''
-            def in_chunks(q, k, v, size):
-                v = torch.cat([v, torch.ones_like(v[:, :1])], -1)
-                rows = []
-                for start in range(0, len(q), size):
-                    a, b, c = (x[start:start + size] for x in (q, k, v))
-                    rows.append((a @ b.T).tril() @ c + a @ (k[:start].T @ v[:start]))
-                rows = torch.cat(rows)
-                return rows[:, :-1] / rows[:, -1:]
+        Misconception("makes the state anew for every chunk", body='''
+            v = torch.cat([v, torch.ones_like(v[:, :1])], -1)
+            rows = []
+            for start in range(0, len(q), size):
+                a, b, c = (x[start:start + size] for x in (q, k, v))
+                rows.append((a @ b.T).tril() @ c + a @ (k[:start].T @ v[:start]))
+            rows = torch.cat(rows)
+            return rows[:, :-1] / rows[:, -1:]
             ''', ask="Before chunk 999 you add up 998 chunks again. What was the state before chunk 998?"),
-        Misconception("walks token by token, whatever the size of a chunk", code='''
-            def in_chunks(q, k, v, size):
-                state, normaliser, rows = torch.zeros(k.shape[1], v.shape[1]), torch.zeros(k.shape[1]), []
-                for t in range(len(q)):
-                    state = state + k[t][:, None] * v[t]
-                    normaliser = normaliser + k[t]
-                    rows.append(q[t] @ state / (q[t] @ normaliser))
-                return torch.stack(rows)
+        Misconception("walks token by token, whatever the size of a chunk", body='''
+            state, normaliser, rows = torch.zeros(k.shape[1], v.shape[1]), torch.zeros(k.shape[1]), []
+            for t in range(len(q)):
+                state = state + k[t][:, None] * v[t]
+                normaliser = normaliser + k[t]
+                rows.append(q[t] @ state / (q[t] @ normaliser))
+            return torch.stack(rows)
             ''', ask="With 300 tokens in chunks of 100, how many times should your loop run?"),
-        Misconception("divides by the weights inside the chunk only", code='''
-            def in_chunks(q, k, v, size):
-                state, rows = torch.zeros(k.shape[1], v.shape[1]), []
-                for start in range(0, len(q), size):
-                    a, b, c = (x[start:start + size] for x in (q, k, v))
-                    weights = (a @ b.T).tril()
-                    rows.append((weights @ c + a @ state) / weights.sum(-1, keepdim=True))
-                    state = state + b.T @ c
-                return torch.cat(rows)
+        Misconception("divides by the weights inside the chunk only", body='''
+            state, rows = torch.zeros(k.shape[1], v.shape[1]), []
+            for start in range(0, len(q), size):
+                a, b, c = (x[start:start + size] for x in (q, k, v))
+                weights = (a @ b.T).tril()
+                rows.append((weights @ c + a @ state) / weights.sum(-1, keepdim=True))
+                state = state + b.T @ c
+            return torch.cat(rows)
             ''', ask="The numerator holds keys of earlier chunks. Does your denominator?"),
         Misconception("does not carry the state from chunk to chunk", change=("state = state + b.T @ c", "state = b.T @ c"),
                       ask="With three chunks, what does the third know of the first?"),
-        Misconception("adds two averages", code='''
-            def in_chunks(q, k, v, size):
-                v = torch.cat([v, torch.ones_like(v[:, :1])], -1)
-                state, rows = torch.zeros(k.shape[1], v.shape[1]), []
-                for start in range(0, len(q), size):
-                    a, b, c = (x[start:start + size] for x in (q, k, v))
-                    inside, before = (a @ b.T).tril() @ c, a @ state
-                    rows.append(inside[:, :-1] / inside[:, -1:])
-                    if start:
-                        rows[-1] = rows[-1] + before[:, :-1] / before[:, -1:]
-                    state = state + b.T @ c
-                return torch.cat(rows)
+        Misconception("adds two averages", body='''
+            v = torch.cat([v, torch.ones_like(v[:, :1])], -1)
+            state, rows = torch.zeros(k.shape[1], v.shape[1]), []
+            for start in range(0, len(q), size):
+                a, b, c = (x[start:start + size] for x in (q, k, v))
+                inside, before = (a @ b.T).tril() @ c, a @ state
+                rows.append(inside[:, :-1] / inside[:, -1:])
+                if start:
+                    rows[-1] = rows[-1] + before[:, :-1] / before[:, -1:]
+                state = state + b.T @ c
+            return torch.cat(rows)
             ''', ask="The weights inside the chunk and those before it share the weight 1. To what do yours add up?"),
         Misconception("drops the smaller chunk at the end", change=("range(0, len(q), size)", "range(0, len(q) - size + 1, size)"),
                       ask="With 7 tokens in chunks of 3, which chunk holds token 6?"),
@@ -500,10 +467,8 @@ exercise(
                       ask="The state may return something for this key already. What does it return after your update?"),
         Misconception("asks the state before it fades", change=("state = decay * state\n    return", "return decay *"),
                       ask="With decay 0.8, what does the faded state still return for k? Is that what you subtract?"),
-        Misconception("lets the new value fade as well", code='''
-            def overwrite(state, k, v, beta, decay):
-                return decay * (state + beta * k[:, None] * (v - k @ state)[None, :])
-            ''', ask="With beta = 1 and |k| = 1 the new state should return exactly v for k. What does yours return with decay 0.8?"),
+        Misconception("lets the new value fade as well", body="return decay * (state + beta * k[:, None] * (v - k @ state)[None, :])",
+                      ask="With beta = 1 and |k| = 1 the new state should return exactly v for k. What does yours return with decay 0.8?"),
         Misconception("does not let the state fade", change=("state = decay * state", "state = state.clone()"),
                       ask="What does your function do with its argument `decay`?"),
         Misconception("divides by the length of the key", change=("beta * k[:, None]", "beta / (k @ k) * k[:, None]"),
@@ -567,15 +532,13 @@ exercise(
         faded = (logs[:, None] - logs[None]).masked_fill(~seen, -torch.inf).exp()
         return (q[:, None] * faded * k[None]).sum(-1)
     ''', cases=gate_cases, compare=close(atol=1e-4), misconceptions=[
-        Misconception("keeps the quotient from overflowing by a smallest number", code='''
-            def products(q, k, gates):
-                total = gates.cumprod(0)
-                return ((q * total) @ (k / total.clamp(min=1e-20)).T).tril()
+        Misconception("keeps the quotient from overflowing by a smallest number", body='''
+            total = gates.cumprod(0)
+            return ((q * total) @ (k / total.clamp(min=1e-20)).T).tril()
             ''', ask="Two neighbours late in the chunk: what is A_t / A_s, and what is it if both are replaced by the same smallest number?"),
-        Misconception("takes float64 and keeps the quotient", code='''
-            def products(q, k, gates):
-                total = gates.double().cumprod(0)
-                return ((q * total) @ (k / total).T).tril().float()
+        Misconception("takes float64 and keeps the quotient", body='''
+            total = gates.double().cumprod(0)
+            return ((q * total) @ (k / total).T).tril().float()
             ''', ask="A gate of 1e-9 at each of 64 tokens makes 1e-576. What is that in float64?"),
         Misconception("takes one gate for all channels", change=("gates.log()", "gates.mean(-1, keepdim=True).log()"),
                       ask="One channel has a gate of 0.02, another of 1. What is left of each after ten tokens?"),

@@ -54,37 +54,26 @@ exercise(
         blocks = torch.tensor(table)[positions // pool.shape[1]]
         return pool[blocks, positions % pool.shape[1]]
     ''', cases=_page_cases, compare=close(atol=0), misconceptions=[
-        Misconception("reads the pool from its beginning, as if the sequence were in one piece", code='''
-            def read_pages(pool, table, length):
-                return pool.flatten(0, 1)[:length]
-            ''', ask="Whose tokens are in page 0 of the pool?"),
-        Misconception("reads the pages in the order of their numbers", code='''
-            def read_pages(pool, table, length):
-                n = -(-length // pool.shape[1])
-                return pool[sorted(table[:n])].flatten(0, 1)[:length]
+        Misconception("reads the pool from its beginning, as if the sequence were in one piece", body="return pool.flatten(0, 1)[:length]",
+                      ask="Whose tokens are in page 0 of the pool?"),
+        Misconception("reads the pages in the order of their numbers", body='''
+            n = -(-length // pool.shape[1])
+            return pool[sorted(table[:n])].flatten(0, 1)[:length]
             ''', ask="With the table [2, 0], in which page are the first tokens?"),
-        Misconception("looks up entries of the table behind the last page", code='''
-            def read_pages(pool, table, length):
-                return pool[torch.tensor(table)].flatten(0, 1)[:length]
-            ''', ask="How many entries of the table does a sequence of `length` tokens use? What may the next one hold?"),
-        Misconception("looks up one entry too many when the last page is just full", code='''
-            def read_pages(pool, table, length):
-                return pool[torch.tensor(table[:length // pool.shape[1] + 1])].flatten(0, 1)[:length]
-            ''', ask="8 positions in pages of 4: how many pages is that?"),
-        Misconception("takes the offset for the table's entry, and the entry for the offset", code='''
-            def read_pages(pool, table, length):
-                positions = torch.arange(length)
-                blocks = torch.tensor(table)[(positions % pool.shape[1]).clamp(max=len(table) - 1)]
-                return pool[blocks, (positions // pool.shape[1]).clamp(max=pool.shape[1] - 1)]
+        Misconception("looks up entries of the table behind the last page", body="return pool[torch.tensor(table)].flatten(0, 1)[:length]",
+                      ask="How many entries of the table does a sequence of `length` tokens use? What may the next one hold?"),
+        Misconception("looks up one entry too many when the last page is just full",
+                      body="return pool[torch.tensor(table[:length // pool.shape[1] + 1])].flatten(0, 1)[:length]",
+                      ask="8 positions in pages of 4: how many pages is that?"),
+        Misconception("takes the offset for the table's entry, and the entry for the offset", body='''
+            positions = torch.arange(length)
+            blocks = torch.tensor(table)[(positions % pool.shape[1]).clamp(max=len(table) - 1)]
+            return pool[blocks, (positions // pool.shape[1]).clamp(max=pool.shape[1] - 1)]
             ''', ask="Positions 0 to 3 are in the first page of 4. Which of `//` and `%` gives all four the same entry?"),
-        Misconception("returns the empty slots of the last page, too", code='''
-            def read_pages(pool, table, length):
-                return pool[table[:-(-length // pool.shape[1])]].flatten(0, 1)
-            ''', ask="Which of the last page's slots belong to this sequence?"),
-        Misconception("drops a last page that is not full", code='''
-            def read_pages(pool, table, length):
-                return pool[table[:length // pool.shape[1]]].flatten(0, 1)
-            ''', ask="3 positions in pages of 2: how many pages do they fill or begin?")],
+        Misconception("returns the empty slots of the last page, too", body="return pool[table[:-(-length // pool.shape[1])]].flatten(0, 1)",
+                      ask="Which of the last page's slots belong to this sequence?"),
+        Misconception("drops a last page that is not full", body="return pool[table[:length // pool.shape[1]]].flatten(0, 1)",
+                      ask="3 positions in pages of 2: how many pages do they fill or begin?")],
     hints=["`torch.arange(length)` are the positions. Which page, and which offset, has each of them?",
            "`pool[blocks, offsets]` with two tensors of `length` numbers gives `length` rows."])
 
@@ -240,19 +229,18 @@ exercise(
         Misconception("starts a sequence with no token", change=("token_budget == 0 or len(tokens) >= max_running",
                                                                "len(tokens) >= max_running"),
                       ask="What does a sequence do in a step in which it computes nothing?"),
-        Misconception("gives to those that wait before those that run", code='''
-            def plan(running, waiting, token_budget, max_running):
-                new = []
-                for needs in waiting:
-                    if token_budget == 0 or len(running) + len(new) >= max_running:
-                        break
-                    new.append(min(needs, token_budget))
-                    token_budget -= new[-1]
-                old = []
-                for needs in running:
-                    old.append(min(needs, token_budget))
-                    token_budget -= old[-1]
-                return old + new
+        Misconception("gives to those that wait before those that run", body='''
+            new = []
+            for needs in waiting:
+                if token_budget == 0 or len(running) + len(new) >= max_running:
+                    break
+                new.append(min(needs, token_budget))
+                token_budget -= new[-1]
+            old = []
+            for needs in running:
+                old.append(min(needs, token_budget))
+                token_budget -= old[-1]
+            return old + new
             ''', ask="A user reads a text as it is generated. What do they see while new prompts keep coming?")],
     hints=["Two loops, one after the other, that spend the same budget.",
            "`min(needs, token_budget)`, and take it off."])
@@ -552,12 +540,11 @@ exercise(
             references[table[-1]] = 1
         return table[-1], offset, source
     ''', cases=_append_cases, call=_append_call, compare=exact(), misconceptions=[
-        Misconception("writes into a page that others read", code='''
-            def append_slot(table, length, references, free, block_size):
-                if length % block_size == 0:
-                    table.append(free.pop())
-                    references[table[-1]] = 1
-                return table[-1], length % block_size, None
+        Misconception("writes into a page that others read", body='''
+            if length % block_size == 0:
+                table.append(free.pop())
+                references[table[-1]] = 1
+            return table[-1], length % block_size, None
             ''', ask="Two samples share a page that is half full. Both now write their next token. Into which slot?"),
         Misconception("copies a full page, too",
                       change=("    if offset == 0:", "    if offset == 0 and references[table[-1]] == 1:"),
@@ -674,17 +661,16 @@ exercise(
             held[i] += need
         return len(held), free
     """, cases=room_cases, compare=exact(), mutates=("held", "needs"), misconceptions=[
-        Misconception("preempts the sequence that finds no room, not the youngest", code="""
-            def make_room(held, needs, free):
-                running = 0
-                for have, need in zip(held, needs):
-                    if free < need:
-                        free += have
-                    else:
-                        free -= need
-                        running += 1
-                return running, free
-            """, ask="Which of two sequences must be sure to end, so that no request waits for ever?"),
+        Misconception("preempts the sequence that finds no room, not the youngest", body='''
+            running = 0
+            for have, need in zip(held, needs):
+                if free < need:
+                    free += have
+                else:
+                    free -= need
+                    running += 1
+            return running, free
+            ''', ask="Which of two sequences must be sure to end, so that no request waits for ever?"),
         Misconception("preempts one sequence, even where its pages are too few", change=("while free < need:", "if free < need:"),
                       ask="The oldest needs 3 pages and the youngest holds 1. What then?"),
         Misconception("loses the pages of the preempted", change=("free += held.pop()", "held.pop()\n            free = need"),
@@ -772,36 +758,32 @@ exercise(
         out = p_shared @ v_shared + (p_own[:, None] @ v_own)[:, 0]
         return out / (p_shared.sum(1, keepdim=True) + p_own.sum(1, keepdim=True))
     ''', cases=reader_cases, call=_read_once, compare=close(atol=1e-5), misconceptions=[
-        Misconception("reads the shared keys again for each request", code='''
-            def read_once(q, k_shared, v_shared, k_own, v_own):
-                out = []
-                for query, keys, values in zip(q, k_own, v_own):
-                    shared, own = k_shared @ query / math.sqrt(len(query)), keys @ query / math.sqrt(len(query))
-                    m = torch.maximum(shared.max(), own.max())
-                    p_shared, p_own = torch.exp(shared - m), torch.exp(own - m)
-                    out.append((p_shared @ v_shared + p_own @ values) / (p_shared.sum() + p_own.sum()))
-                return torch.vstack([x[None] for x in out])
+        Misconception("reads the shared keys again for each request", body='''
+            out = []
+            for query, keys, values in zip(q, k_own, v_own):
+                shared, own = k_shared @ query / math.sqrt(len(query)), keys @ query / math.sqrt(len(query))
+                m = torch.maximum(shared.max(), own.max())
+                p_shared, p_own = torch.exp(shared - m), torch.exp(own - m)
+                out.append((p_shared @ v_shared + p_own @ values) / (p_shared.sum() + p_own.sum()))
+            return torch.vstack([x[None] for x in out])
             ''', ask="With 100 requests, how often is each shared key read? What shape has a product of all queries with them?"),
-        Misconception("copies the shared keys for each request", code='''
-            def read_once(q, k_shared, v_shared, k_own, v_own):
-                (b, n, d), m = k_own.shape, len(k_shared)
-                k, v = torch.zeros(b, m + n, d), torch.zeros(b, m + n, v_own.shape[2])
-                k[:, :m], k[:, m:], v[:, :m], v[:, m:] = k_shared, k_own, v_shared, v_own
-                weights = torch.softmax((k @ q[:, :, None])[:, :, 0] / math.sqrt(d), -1)
-                return (weights[:, None] @ v)[:, 0]
+        Misconception("copies the shared keys for each request", body='''
+            (b, n, d), m = k_own.shape, len(k_shared)
+            k, v = torch.zeros(b, m + n, d), torch.zeros(b, m + n, v_own.shape[2])
+            k[:, :m], k[:, m:], v[:, :m], v[:, m:] = k_shared, k_own, v_shared, v_own
+            weights = torch.softmax((k @ q[:, :, None])[:, :, 0] / math.sqrt(d), -1)
+            return (weights[:, None] @ v)[:, 0]
             ''', ask="With 100 requests, how many copies of each shared key are in your tensor?"),
-        Misconception("averages the two outputs", code='''
-            def read_once(q, k_shared, v_shared, k_own, v_own):
-                shared = torch.softmax(q @ k_shared.T / math.sqrt(q.shape[1]), -1) @ v_shared
-                own = torch.softmax((k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1]), -1)
-                return (shared + (own[:, None] @ v_own)[:, 0]) / 2
+        Misconception("averages the two outputs", body='''
+            shared = torch.softmax(q @ k_shared.T / math.sqrt(q.shape[1]), -1) @ v_shared
+            own = torch.softmax((k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1]), -1)
+            return (shared + (own[:, None] @ v_own)[:, 0]) / 2
             ''', ask="A part that holds nearly all of the weight counts as much as one that holds none. What says how much each holds?"),
-        Misconception("weighs the parts by their number of keys", code='''
-            def read_once(q, k_shared, v_shared, k_own, v_own):
-                m, n = len(k_shared), k_own.shape[1]
-                shared = torch.softmax(q @ k_shared.T / math.sqrt(q.shape[1]), -1) @ v_shared
-                own = torch.softmax((k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1]), -1)
-                return (m * shared + n * (own[:, None] @ v_own)[:, 0]) / (m + n)
+        Misconception("weighs the parts by their number of keys", body='''
+            m, n = len(k_shared), k_own.shape[1]
+            shared = torch.softmax(q @ k_shared.T / math.sqrt(q.shape[1]), -1) @ v_shared
+            own = torch.softmax((k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1]), -1)
+            return (m * shared + n * (own[:, None] @ v_own)[:, 0]) / (m + n)
             ''', ask="A part's share is its sum of exponentials. Is that its number of keys?"),
         Misconception("gives each part its own maximum and adds the sums", change=[
             ("torch.exp(shared - m), torch.exp(own - m)", "torch.exp(shared - m_shared), torch.exp(own - m_own)")],

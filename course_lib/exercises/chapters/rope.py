@@ -40,13 +40,12 @@ exercise(
                       ask="When you compute the second entry, is `a` still the old one?"),
         Misconception("takes the angles for degrees", change=("angles.cos(), angles.sin()", "angles.deg2rad().cos(), angles.deg2rad().sin()"),
                       ask="In which unit are the angles, and in which does `cos` want them?"),
-        Misconception("writes over the first entries while it still needs them", code='''
-            def rotate(x, angles):
-                a, b = x[:, 0::2], x[:, 1::2]
-                cos, sin = angles.cos(), angles.sin()
-                x[:, 0::2] = a * cos - b * sin
-                x[:, 1::2] = a * sin + b * cos
-                return x
+        Misconception("writes over the first entries while it still needs them", body='''
+            a, b = x[:, 0::2], x[:, 1::2]
+            cos, sin = angles.cos(), angles.sin()
+            x[:, 0::2] = a * cos - b * sin
+            x[:, 1::2] = a * sin + b * cos
+            return x
             ''', ask="`x[:, 0::2]` is a view: it shows what `x` holds now. Which value does your second line read?"),
         Misconception("pairs entry i with entry i + d/2", code=ROTATE.replace(
             "x[:, 0::2], x[:, 1::2]", "*x.chunk(2, -1),").replace("torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(1)",
@@ -129,13 +128,6 @@ exercise(
            "`positions[:, None] * frequencies` multiplies every position by every frequency."])
 
 
-def reorder_cases(rng):
-    yield Case(torch.arange(8.0).view(8, 1), 2, label="2 heads of 4")
-    yield Case(randn(rng, 6, 5), 1, label="one head of 6")
-    yield Case(randn(rng, 24, 7), 3, label="3 heads of 8")
-    yield Case(randn(rng, 8, 3), 4, label="4 heads of 2")
-
-
 exercise(
     id="2.4", title="From one layout to the other", kind="write", points=2, minutes=9, difficulty=3, card="""
     The saved weights of a model (a *checkpoint*) were trained with interleaved pairs; your code rotates split halves. Write `reorder(weight, n_heads)`, which permutes the rows of a
@@ -149,18 +141,22 @@ exercise(
         """(n_heads * head_dim, d_model), interleaved -> the same rows in the order of split halves"""
         pairs = weight.view(n_heads, -1, 2, weight.shape[1])
         return pairs.transpose(1, 2).reshape(weight.shape)
-    ''', cases=reorder_cases, compare=close(atol=0), misconceptions=[
+    ''', cases=lambda rng: [
+        Case(torch.arange(8.0).view(8, 1), 2, label="2 heads of 4"),
+        Case(randn(rng, 6, 5), 1, label="one head of 6"),
+        Case(randn(rng, 24, 7), 3, label="3 heads of 8"),
+        Case(randn(rng, 8, 3), 4, label="4 heads of 2")],
+    compare=close(atol=0), misconceptions=[
         Misconception("goes the other way, from halves to interleaved", change=("view(n_heads, -1, 2, weight.shape[1])",
                                                                                "view(n_heads, 2, -1, weight.shape[1])"),
                       ask="Where should row 1 of a head of 4 end up: at place 1 or at place 2?"),
         Misconception("treats all rows as one head", change=("view(n_heads, -1, 2,", "view(1, -1, 2,"),
                       ask="May a row of head 0 move into head 1?"),
-        Misconception("permutes the columns", code='''
-            def reorder(weight, n_heads):
-                d = weight.shape[0] // n_heads
-                order = torch.cat([torch.arange(0, d, 2), torch.arange(1, d, 2)])
-                order = torch.cat([order + d * h for h in range(n_heads)]) % weight.shape[1]
-                return weight[:, order[:weight.shape[1]]]
+        Misconception("permutes the columns", body='''
+            d = weight.shape[0] // n_heads
+            order = torch.cat([torch.arange(0, d, 2), torch.arange(1, d, 2)])
+            order = torch.cat([order + d * h for h in range(n_heads)]) % weight.shape[1]
+            return weight[:, order[:weight.shape[1]]]
             ''', ask="Which axis of a projection's weight is the one that comes out of it, head by head?")],
     hints=["View the rows as (heads, pairs, 2): the last axis tells the two rows of a pair apart.",
            "Exchange the axes `pairs` and `2`, then give the tensor its old shape."])
@@ -251,12 +247,6 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
            "The angle's place in the tables is `positions[row] * half + i`."])
 
 
-def vector_cases(rng):
-    yield Case(randn(rng, 1, 4), randn(rng, 2), label="one row of 4")
-    yield Case(randn(rng, 2, 6), randn(rng, 3), label="2 rows of 6")
-    yield Case(randn(rng, 5, 10), randn(rng, 5), label="5 rows of 10")
-
-
 def rotated_pairs(x, angles):
     a, b = x[:, 0::2], x[:, 1::2]
     return torch.stack([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1).flatten(1)
@@ -294,7 +284,11 @@ kernel_exercise(
         float c = cosf(angles[i]), s = sinf(angles[i]);
         *place = make_float2(v.x * c - v.y * s, v.x * s + v.y * c);
     }
-    ''', cases=vector_cases, compare=close(atol=1e-5), expect=rotated_pairs,
+    ''', cases=lambda rng: [
+        Case(randn(rng, 1, 4), randn(rng, 2), label="one row of 4"),
+        Case(randn(rng, 2, 6), randn(rng, 3), label="2 rows of 6"),
+        Case(randn(rng, 5, 10), randn(rng, 5), label="5 rows of 10")],
+    compare=close(atol=1e-5), expect=rotated_pairs,
     launch=lambda x, angles: Launch(grid=math.ceil(x.numel() / 2 / 32), block=32,
                                     args=[inout(x), angles, x.shape[0], len(angles)]),
     misconceptions=[
@@ -374,13 +368,6 @@ exercise(
            "Take the far text away, and change nothing else."])
 
 
-def axes_cases(rng):
-    yield Case(torch.tensor([[1, 2]]), [0, 1], torch.tensor([1.0, 0.1]), label="one patch at (1, 2), two pairs")
-    yield Case(torch.tensor([[5.0, 0.0, 3.0], [5.0, 1.0, 3.0]]), [0, 1, 2, 0, 1, 2], 10.0 ** -torch.arange(6).float() / 2,
-               label="two patches of three coordinates, six pairs in turns")
-    yield Case(10 * randn(rng, 7, 3), [0, 0, 1, 1, 1, 2, 2, 2], 0.5 ** torch.arange(8).float(), label="7 patches, pairs in sections")
-
-
 exercise(
     id="2.9", title="Three coordinates", kind="write", points=2, minutes=7, difficulty=3, card="""
     A patch of a video has a time, a row and a column. Write `axes_angles(positions, axis_of_pair, frequencies)`: pair `i` turns by its own
@@ -392,7 +379,12 @@ exercise(
     def axes_angles(positions, axis_of_pair, frequencies):
         """(n, axes), a list, (pairs,) -> (n, pairs)"""
         return positions[:, axis_of_pair] * frequencies
-    ''', cases=axes_cases, compare=close(atol=1e-4), misconceptions=[
+    ''', cases=lambda rng: [
+        Case(torch.tensor([[1, 2]]), [0, 1], torch.tensor([1.0, 0.1]), label="one patch at (1, 2), two pairs"),
+        Case(torch.tensor([[5.0, 0.0, 3.0], [5.0, 1.0, 3.0]]), [0, 1, 2, 0, 1, 2], 10.0 ** -torch.arange(6).float() / 2,
+             label="two patches of three coordinates, six pairs in turns"),
+        Case(10 * randn(rng, 7, 3), [0, 0, 1, 1, 1, 2, 2, 2], 0.5 ** torch.arange(8).float(), label="7 patches, pairs in sections")],
+    compare=close(atol=1e-4), misconceptions=[
         Misconception("picks the coordinates and forgets the frequencies", change=(" * frequencies", ""),
                       ask="Two pairs that belong to the same axis: by which angles do they turn?"),
         Misconception("cuts angles to integers where the positions are integers", change=(
@@ -402,10 +394,9 @@ exercise(
                       ask="Two patches in the same frame and different rows: does any of your angles differ?"),
         Misconception("adds up the coordinates", change=("[:, axis_of_pair]", ".sum(1, keepdim=True)"),
                       ask="Can the scores tell row 2, column 1 from row 1, column 2?"),
-        Misconception("starts again with the fastest frequency on every axis", code='''
-            def axes_angles(positions, axis_of_pair, frequencies):
-                number = [axis_of_pair[:i].count(a) for i, a in enumerate(axis_of_pair)]
-                return positions[:, axis_of_pair] * frequencies[number]
+        Misconception("starts again with the fastest frequency on every axis", body='''
+            number = [axis_of_pair[:i].count(a) for i, a in enumerate(axis_of_pair)]
+            return positions[:, axis_of_pair] * frequencies[number]
             ''', ask="The frequencies belong to the pairs. Which frequency does pair 1 have?"),
         Misconception("deals the axes out in turns, whatever the list says", change=(
             "[:, axis_of_pair]", "[:, [i % positions.shape[1] for i in range(len(axis_of_pair))]]"),

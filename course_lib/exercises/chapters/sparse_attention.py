@@ -28,12 +28,11 @@ exercise(
         Misconception("takes rows for keys and columns for queries",
                       change=("torch.arange(n)[:, None], torch.arange(n)[None]", "torch.arange(n)[None], torch.arange(n)[:, None]"),
                       ask="Row 0 belongs to query 0. Which keys may the first query see?"),
-        Misconception("lets the first rows begin at a negative place, which Python counts from the end", code='''
-            def sliding_window(n, window):
-                mask = torch.zeros(n, n, dtype=torch.bool)
-                for i in range(n):
-                    mask[i, i - window + 1:i + 1] = True
-                return mask
+        Misconception("lets the first rows begin at a negative place, which Python counts from the end", body='''
+            mask = torch.zeros(n, n, dtype=torch.bool)
+            for i in range(n):
+                mask[i, i - window + 1:i + 1] = True
+            return mask
             ''', ask="What does `mask[0, -1:1]` select?"),
         Misconception("looks both ways", change=("(j <= i) & (i - j < window)", "(i - j).abs() < window"),
                       ask="May a model that predicts the next word look at it?"),
@@ -220,16 +219,15 @@ def attend_blocks(q, k, v, visits, block):
 ''',
     cases=block_cases, compare=close(atol=1e-4), call="\n".join(map(inspect.getsource, (tensors, NeverRead, one_block_at_a_time))), forbid=("scaled_dot_product_attention",),
     misconceptions=[
-        Misconception("puts the blocks of a list together and takes one softmax over them", code='''
-            def attend_blocks(q, k, v, visits, block):
-                out = torch.zeros_like(v)
-                for r, columns in enumerate(visits):
-                    if columns:
-                        rows = slice(r * block, (r + 1) * block)
-                        keys = torch.cat([k[c * block:(c + 1) * block] for c in columns])
-                        values = torch.cat([v[c * block:(c + 1) * block] for c in columns])
-                        out[rows] = torch.softmax(q[rows] @ keys.T / math.sqrt(q.shape[1]), -1) @ values
-                return out
+        Misconception("puts the blocks of a list together and takes one softmax over them", body='''
+            out = torch.zeros_like(v)
+            for r, columns in enumerate(visits):
+                if columns:
+                    rows = slice(r * block, (r + 1) * block)
+                    keys = torch.cat([k[c * block:(c + 1) * block] for c in columns])
+                    values = torch.cat([v[c * block:(c + 1) * block] for c in columns])
+                    out[rows] = torch.softmax(q[rows] @ keys.T / math.sqrt(q.shape[1]), -1) @ values
+            return out
             ''', ask="The result is right. How many scores do you hold at once when a list names 1,000 blocks?"),
         Misconception("takes exponentials of the scores as they are", change=("torch.maximum(m, scores.amax(-1, keepdim=True))", "torch.zeros_like(m)"),
                       ask="A score may be several hundred. What is exp(300) in float32?"),
@@ -435,23 +433,19 @@ exercise(
     ''', compare=close(atol=1e-6), cases=topk_cases,
     properties=[("each row sums to 1", lambda got, case: bool((got.sum(-1) - 1).abs().max() < 1e-4))],
     misconceptions=[
-        Misconception("forgets to share the weight out again", code='''
-            def topk_weights(scores, top):
-                weights = torch.softmax(scores, -1)
-                kept = weights.topk(top, -1).indices
-                return torch.zeros_like(weights).scatter(-1, kept, weights.gather(-1, kept))
+        Misconception("forgets to share the weight out again", body='''
+            weights = torch.softmax(scores, -1)
+            kept = weights.topk(top, -1).indices
+            return torch.zeros_like(weights).scatter(-1, kept, weights.gather(-1, kept))
             ''', ask="What do the kept weights of a row add up to?"),
-        Misconception("returns the kept weights without their places", code='''
-            def topk_weights(scores, top):
-                return torch.softmax(scores.topk(top, -1).values, -1)
-            ''', ask="The result has one column per key. In which column is the weight of the best key of row 0?"),
+        Misconception("returns the kept weights without their places", body="return torch.softmax(scores.topk(top, -1).values, -1)",
+                      ask="The result has one column per key. In which column is the weight of the best key of row 0?"),
         Misconception("puts 0 where -inf belongs", change=("-math.inf", "0.0"), ask="A score of 0 is not weight 0. What is exp(0)?"),
         Misconception("hides scores behind -10,000, where -inf is needed", change=("-math.inf", "-1e4"),
                       ask="Which key gets the weight if every score that is kept is below -10,000?"),
-        Misconception("hides the smallest of the kept scores as well", code='''
-            def topk_weights(scores, top):
-                least = scores.topk(top, -1).values[:, -1:]
-                return torch.softmax(scores.masked_fill(scores <= least, -math.inf), -1)
+        Misconception("hides the smallest of the kept scores as well", body='''
+            least = scores.topk(top, -1).values[:, -1:]
+            return torch.softmax(scores.masked_fill(scores <= least, -math.inf), -1)
             ''', ask="With top = 1, which scores are left after your filling?"),
         Misconception("keeps the largest of each column", change=[("topk(top, -1)", "topk(min(top, len(scores)), 0)"), ("scatter(-1", "scatter(0"),
                                                                   ("gather(-1", "gather(0")],
@@ -478,12 +472,11 @@ exercise(
                       ask="Does token starts[1] belong to document 0 or to document 1?"),
         Misconception("lets a document see all earlier ones", change=("document[:, None] == document[None]", "document[:, None] >= document[None]"),
                       ask="Should the second document know what the first one said?"),
-        Misconception("forgets the last document, which no later start ends", code='''
-            def same_document(starts, n):
-                mask = torch.zeros(n, n, dtype=torch.bool)
-                for first, end in zip(starts[:-1], starts[1:]):
-                    mask[first:end, first:end] = True
-                return mask.tril()
+        Misconception("forgets the last document, which no later start ends", body='''
+            mask = torch.zeros(n, n, dtype=torch.bool)
+            for first, end in zip(starts[:-1], starts[1:]):
+                mask[first:end, first:end] = True
+            return mask.tril()
             ''', ask="Where does the last document end?"),
         Misconception("forgets that it must be causal", change=(" & (j <= i)", ""), ask="May a token see a later one of its own document?")],
     hints=["Number the documents: token t belongs to the last document whose start is at most t.",
@@ -541,40 +534,30 @@ exercise(
                       ask="A place with -1 must be replaced by some number to index with. What keeps that token out of the softmax?"),
         Misconception("gives NaN to a query that has no token", change=(".masked_fill(chosen < 0, 0)", ""),
                       ask="What is the softmax of a row of -inf?"),
-        Misconception("reads all tokens and hides those that are not chosen", code='''
-            def attend_chosen(q, k, v, chosen):
-                mask = torch.zeros(len(q), len(k) + 1, dtype=torch.bool)
-                mask = mask.scatter(1, torch.where(chosen < 0, len(k), chosen), True)[:, :len(k)]
-                scores = (q @ k.nan_to_num().T / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
-                return torch.softmax(scores, -1).masked_fill(~mask, 0) @ v.nan_to_num()
+        Misconception("reads all tokens and hides those that are not chosen", body='''
+            mask = torch.zeros(len(q), len(k) + 1, dtype=torch.bool)
+            mask = mask.scatter(1, torch.where(chosen < 0, len(k), chosen), True)[:, :len(k)]
+            scores = (q @ k.nan_to_num().T / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
+            return torch.softmax(scores, -1).masked_fill(~mask, 0) @ v.nan_to_num()
             ''', ask="A query has chosen 8 of 100,000 tokens. How many keys does it read in your function?"),
         Misconception("takes token 0 for no token", change=[(".masked_fill(chosen < 0, -math.inf)", ".masked_fill(chosen <= 0, -math.inf)"),
                       (".masked_fill(chosen < 0, 0)", ".masked_fill(chosen <= 0, 0)")],
                       ask="Tokens are counted from 0. Which numbers mean that there is none?"),
-        Misconception("leaves out the softmax", code='''
-            def attend_chosen(q, k, v, chosen):
-                at = chosen.clamp(min=0)
-                scores = (k[at] @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[-1])
-                return (scores.masked_fill(chosen < 0, 0)[:, None] @ v[at])[:, 0]
+        Misconception("leaves out the softmax", body='''
+            at = chosen.clamp(min=0)
+            scores = (k[at] @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[-1])
+            return (scores.masked_fill(chosen < 0, 0)[:, None] @ v[at])[:, 0]
             ''', ask="A score may be negative. What do the weights of a query add up to?"),
-        Misconception("takes the softmax over all tokens before it picks the chosen ones", code='''
-            def attend_chosen(q, k, v, chosen):
-                weights = torch.softmax(q @ k.T / math.sqrt(q.shape[-1]), -1)
-                at = chosen.clamp(min=0)
-                weights = weights.gather(1, at).masked_fill(chosen < 0, 0)
-                return (weights[:, None] @ v[at])[:, 0]
+        Misconception("takes the softmax over all tokens before it picks the chosen ones", body='''
+            weights = torch.softmax(q @ k.T / math.sqrt(q.shape[-1]), -1)
+            at = chosen.clamp(min=0)
+            weights = weights.gather(1, at).masked_fill(chosen < 0, 0)
+            return (weights[:, None] @ v[at])[:, 0]
             ''', ask="What do the weights of a query add up to?"),
         Misconception("forgets the root of d", change=(" / math.sqrt(q.shape[-1])", ""), ask="By what are scores divided before the softmax?")],
     hints=["`k[chosen]` has shape (n, top, d): a matrix of its own keys for every query. `-1` must be replaced before.",
            "`k[at] @ q[:, :, None]` has shape (n, top, 1): every chosen key times its query.",
            "Hide the places with -1 before the softmax, and set their weights to 0 after it, as in exercise 1.5."])
-
-
-def entry_cases(rng):
-    yield Case(torch.tensor([[2.0], [4.0], [6.0], [8.0]]), torch.zeros(4, 1), 2, label="equal gates: means of two tokens")
-    yield Case(randn(rng, 12, 3), randn(rng, 12, 3), 4, label="12 tokens, entries of 4")
-    yield Case(randn(rng, 11, 2), randn(rng, 11, 2), 3, label="11 tokens, entries of 3: two are left over")
-    yield Case(randn(rng, 3, 2), randn(rng, 3, 2), 4, label="too few tokens for an entry")
 
 
 exercise(
@@ -595,7 +578,12 @@ exercise(
         entries = (weights * values[:m * ratio].reshape(m, ratio, d)).sum(1)
         last = ratio * torch.arange(1, m + 1) - 1
         return entries, last <= torch.arange(n)[:, None]
-    ''', cases=entry_cases, compare=close(atol=1e-5), misconceptions=[
+    ''', cases=lambda rng: [
+        Case(torch.tensor([[2.0], [4.0], [6.0], [8.0]]), torch.zeros(4, 1), 2, label="equal gates: means of two tokens"),
+        Case(randn(rng, 12, 3), randn(rng, 12, 3), 4, label="12 tokens, entries of 4"),
+        Case(randn(rng, 11, 2), randn(rng, 11, 2), 3, label="11 tokens, entries of 3: two are left over"),
+        Case(randn(rng, 3, 2), randn(rng, 3, 2), 4, label="too few tokens for an entry")],
+    compare=close(atol=1e-5), misconceptions=[
         Misconception("shows an entry from its first token on", change=("ratio * torch.arange(1, m + 1) - 1", "ratio * torch.arange(m)"),
                       ask="The second token of an entry looks at it. Which later tokens are already mixed into it?"),
         Misconception("shows an entry one token too late", change=("last <= torch", "last < torch"),
@@ -606,13 +594,12 @@ exercise(
                       ask="What do the weights of the tokens of one entry add up to, in one channel?"),
         Misconception("takes the plain mean and ignores the gates", change=("gates[:m * ratio].reshape", "(0 * gates[:m * ratio]).reshape"),
                       ask="What does your function do with its argument `gates`?"),
-        Misconception("puts tokens together that are not neighbours", code='''
-            def compress(values, gates, ratio):
-                n, d = values.shape
-                m = n // ratio
-                weights = gates[:m * ratio].reshape(ratio, m, d).softmax(0)
-                entries = (weights * values[:m * ratio].reshape(ratio, m, d)).sum(0)
-                return entries, ratio * torch.arange(1, m + 1) - 1 <= torch.arange(n)[:, None]
+        Misconception("puts tokens together that are not neighbours", body='''
+            n, d = values.shape
+            m = n // ratio
+            weights = gates[:m * ratio].reshape(ratio, m, d).softmax(0)
+            entries = (weights * values[:m * ratio].reshape(ratio, m, d)).sum(0)
+            return entries, ratio * torch.arange(1, m + 1) - 1 <= torch.arange(n)[:, None]
             ''', ask="In `reshape(ratio, m, d)` the tokens run along the second axis first. Which tokens are in entry 0?"),
         Misconception("sums where it should average", change=(".softmax(1)", ".exp()"),
                       ask="With equal gates an entry is the mean of its tokens. What is yours?")],

@@ -213,11 +213,10 @@ exercise(
         Misconception("adds the same number for every key: none, the query's norm, or one for all",
                       change=("bias = -k.square().sum(-1, keepdim=True) / tau", "bias = torch.zeros_like(k[:, :1])"),
                       ask="|q|^2 is the same for all keys of a row and cancels in softmax. Is |k|^2 the same for all keys?"),
-        Misconception("carries |q|^2 along, which cancels in softmax", code='''
-            def as_dot_product(q, k, tau):
-                norm_q, norm_k = (-x.square().sum(-1, keepdim=True) / tau for x in (q, k))
-                return (torch.cat([2 * q / tau, norm_q, torch.ones_like(norm_q)], -1),
-                        torch.cat([k, torch.ones_like(norm_k), norm_k], -1))
+        Misconception("carries |q|^2 along, which cancels in softmax", body='''
+            norm_q, norm_k = (-x.square().sum(-1, keepdim=True) / tau for x in (q, k))
+            return (torch.cat([2 * q / tau, norm_q, torch.ones_like(norm_q)], -1),
+                    torch.cat([k, torch.ones_like(norm_k), norm_k], -1))
             ''',
                       ask="Your weights are right, and you have one column too many. Which of them is constant in every row?")],
     hints=["$-|q - k|^2 = 2\\,q \\cdot k - |k|^2 - |q|^2$. Which term does not depend on the key?",
@@ -434,11 +433,10 @@ exercise(
         s = math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1))
         return mean, t * s / math.sqrt(n)
     ''', cases=seed_cases, compare=_two_numbers, misconceptions=[
-        Misconception("treats the two lists as independent, and does not pair them", code='''
-            def paired_interval(a, b, t):
-                n = len(a)
-                variance = lambda x: sum((y - sum(x) / n) ** 2 for y in x) / (n - 1)
-                return sum(a) / n - sum(b) / n, t * math.sqrt((variance(a) + variance(b)) / n)
+        Misconception("treats the two lists as independent, and does not pair them", body='''
+            n = len(a)
+            variance = lambda x: sum((y - sum(x) / n) ** 2 for y in x) / (n - 1)
+            return sum(a) / n - sum(b) / n, t * math.sqrt((variance(a) + variance(b)) / n)
             ''', ask="One seed draws easy batches, another hard ones. Does that change a, b, or a - b?"),
         Misconception("takes the sizes of the differences", change=("[x - y for", "[abs(x - y) for"),
                       ask="If a is better with half of the seeds and worse with the others, what should the mean difference be?"),
@@ -559,10 +557,9 @@ exercise(
     ''', cases=far_cases, call=_watched, compare=_near_and_not_below_0, misconceptions=[
         Misconception("moves the origin by one number, the same for all features", change=("k.mean(0)", "k.mean()"),
                       ask="Tokens around (1000, -1000): which point is the middle of them, and what is the mean of its two numbers?"),
-        Misconception("takes the differences key by key, without a matrix product", code='''
-            def squared_distances(q, k):
-                return torch.stack([(q - key).square().sum(-1) for key in k], 1)
-            ''', ask="Which of the three terms is a matrix product, and what did it save?"),
+        Misconception("takes the differences key by key, without a matrix product",
+                      body="return torch.stack([(q - key).square().sum(-1) for key in k], 1)",
+                      ask="Which of the three terms is a matrix product, and what did it save?"),
         Misconception("only hides what is below 0", change=[("    centre = k.mean(0)\n", ""),
                               ("    q, k = q - centre, k - centre\n", "")],
                       ask="Two tokens a distance of 2 apart, around 1000: which digits of |q|^2 does float32 keep?"),
@@ -570,10 +567,8 @@ exercise(
                               ("    q, k = q - centre, k - centre\n", ""),
                                                                 (".clamp_min(0)", ".abs()")],
                       ask="If rounding gives -3 where 0.2 is right, is 3 any better?"),
-        Misconception("forms every difference, without a matrix product", code='''
-            def squared_distances(q, k):
-                return (q[:, None] - k[None]).square().sum(-1)
-            ''', ask="With 4,096 queries and keys of 128 numbers: how many numbers does q[:, None] - k[None] hold?"),
+        Misconception("forms every difference, without a matrix product", body="return (q[:, None] - k[None]).square().sum(-1)",
+                      ask="With 4,096 queries and keys of 128 numbers: how many numbers does q[:, None] - k[None] hold?"),
         Misconception("moves queries and keys by different vectors",
                       change=("q - centre, k - centre", "q - q.mean(0), k - centre"),
                       ask="Which changes leave q - k as it is?"),
@@ -636,22 +631,16 @@ exercise(
     ''',
     cases=lambda rng: (Case(s, label=f"scale {s:g} and {2 * s:g}") for s in (4.0, 8.0, 16.0, whole(rng, 20, 90) / 4)),
     call=_at_two_scales, measure=_steepness, compare=_steep, misconceptions=[
-        Misconception("lets the last token be the key nearest to its own query", code='''
-            def steep_tokens(scale):
-                return scale * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [0.0, 0.0]])
-            ''', ask="Where is the query of (0, 0), where is its key, and who gets all the weight?"),
-        Misconception("keeps the tokens where they are, whatever the scale", code='''
-            def steep_tokens(scale):
-                return torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, 0.0]])
-            ''', ask="The Jacobian holds a product of two differences. Which two must grow?"),
-        Misconception("puts the query nearer to one key than to the other", code='''
-            def steep_tokens(scale):
-                return scale * torch.tensor([[1.0, 1.0], [-1.0, 0.5], [1.0, 0.0]])
-            ''', ask="What are the two weights when one key is much nearer?"),
-        Misconception("leaves the two keys as near to each other as they were", code='''
-            def steep_tokens(scale):
-                return torch.stack([torch.tensor([1.0, scale]), torch.tensor([-1.0, scale]), torch.tensor([scale, 0.0])])
-            ''', ask="The keys' distance does not grow with the scale. What multiplies it in the Jacobian?")],
+        Misconception("lets the last token be the key nearest to its own query",
+                      body="return scale * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [0.0, 0.0]])",
+                      ask="Where is the query of (0, 0), where is its key, and who gets all the weight?"),
+        Misconception("keeps the tokens where they are, whatever the scale", body="return torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, 0.0]])",
+                      ask="The Jacobian holds a product of two differences. Which two must grow?"),
+        Misconception("puts the query nearer to one key than to the other", body="return scale * torch.tensor([[1.0, 1.0], [-1.0, 0.5], [1.0, 0.0]])",
+                      ask="What are the two weights when one key is much nearer?"),
+        Misconception("leaves the two keys as near to each other as they were",
+                      body="return torch.stack([torch.tensor([1.0, scale]), torch.tensor([-1.0, scale]), torch.tensor([scale, 0.0])])",
+                      ask="The keys' distance does not grow with the scale. What multiplies it in the Jacobian?")],
     hints=["With two keys at equal distance the weights are 1/2 and 1/2, and the output's slope is "
            "(k1 - k2) times (v1 - v2), times 1/2.",
            "Put two keys at (s, s) and (-s, s). Which query is half way between them, and which token has this query?",

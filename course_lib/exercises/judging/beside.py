@@ -1,6 +1,4 @@
 """What two kernels, or two functions, did side by side: the table beneath a film, and the words in it."""
-from __future__ import annotations
-
 import html
 from dataclasses import dataclass, field
 from itertools import zip_longest

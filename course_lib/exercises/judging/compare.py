@@ -1,6 +1,4 @@
 """Comparing an answer with the expected one, in words."""
-from __future__ import annotations
-
 import math
 from typing import Any, Callable
 

@@ -1,6 +1,4 @@
 """The budget of a kernel exercise: bytes moved, wavefronts or other counts, and whether it keeps to it."""
-from __future__ import annotations
-
 from ..parts import Case, Exercise
 from ..running.results import Outcome
 

@@ -5,8 +5,6 @@ wrong element is followed back to where the two part (`parting.py`), an error of
 accesses, and too much traffic has a line that causes it. Of the reference it shows what it did, lanes,
 elements and values; its lines only once `reveal` has shown them. A handout holds no reference, and says so.
 """
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .. import marks

@@ -6,8 +6,6 @@
 
 `evaluate(exercise, source, seed)` is the three in one process.
 """
-from __future__ import annotations
-
 import ast
 import hashlib
 import math

@@ -1,6 +1,4 @@
 """A wrong value of a kernel: which access of it is shown, beside which of the reference's, in what words."""
-from __future__ import annotations
-
 from laptop_cuda.replay import replay_launch
 from laptop_cuda.why.apart import Apart, Side, Touch, apart, close
 

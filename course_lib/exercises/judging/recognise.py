@@ -1,6 +1,4 @@
 """Which known misconception a wrong answer is: the one that gives the same outcomes."""
-from __future__ import annotations
-
 import re
 
 from .compare import compare_outputs
@@ -15,8 +13,7 @@ SAME_KIND, SAME_LINES, EQUAL, SURE = 1, 2, 3, 4
 
 def recognise(exercise: Exercise, cases: list[Case], run: Run, source: str,
               mistakes: list[tuple[str, str, Run]]) -> tuple[str, str] | None:
-    """(name, question) of the misconception that gives the same outcomes, or None. `mistakes`: (name,
-    question, its run).
+    """(name, question) of the one of `mistakes`, (name, question, run), with the same outcomes, or None.
 
     Two misconceptions may both be a race, or both out of bounds: then the one that reports the same lines
     wins, and if that does not tell them apart, none is named.

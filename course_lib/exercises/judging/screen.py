@@ -4,8 +4,6 @@ A name that an exercise forbids is looked for where the code uses torch's or a m
 parameter, function or attribute of `self` that the student has called so is the student's own.
 """
 
-from __future__ import annotations
-
 import ast
 
 from laptop_cuda.only_kernels import plain_text, refused

@@ -1,6 +1,4 @@
 """Values as short text for a person, alike on every machine."""
-from __future__ import annotations
-
 import math
 from typing import Any
 

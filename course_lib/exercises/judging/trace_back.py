@@ -4,8 +4,6 @@ A check only offers the call, and compiles once more where a variable is declare
 runs the failing case again, tries small changes of the student's kernel against the expected values of the
 case, and shows lines of the student's own text. The solution takes no part; changes are not shown.
 """
-from __future__ import annotations
-
 import re
 
 import torch

@@ -1,6 +1,4 @@
 """The verdict of a check, as data, as text and as HTML."""
-from __future__ import annotations
-
 import html
 from dataclasses import dataclass, field
 

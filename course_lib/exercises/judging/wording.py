@@ -1,6 +1,4 @@
 """Verdicts in words: what was returned, what was expected, and what else helps."""
-from __future__ import annotations
-
 import ast
 import inspect
 import re

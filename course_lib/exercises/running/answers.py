@@ -1,6 +1,4 @@
 """What a run gave, as plain data and back: for the grader's wire, and for the stored answers of a handout."""
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

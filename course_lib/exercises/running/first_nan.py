@@ -1,6 +1,4 @@
 """Which operation made the first NaN of a result."""
-from __future__ import annotations
-
 import sys
 
 from torch.utils._python_dispatch import TorchDispatchMode

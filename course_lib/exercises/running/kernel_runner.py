@@ -1,6 +1,4 @@
 """Run a student's kernel on inputs: sanitized, counted, with poisoned outputs. The CUDA half of `runner`."""
-from __future__ import annotations
-
 import re
 
 import torch

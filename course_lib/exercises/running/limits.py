@@ -1,6 +1,4 @@
 """Time limits around a student's code, and its output kept aside."""
-from __future__ import annotations
-
 import contextlib
 import io
 import signal

@@ -1,6 +1,4 @@
 """The names that a student's source sees: the given ones and Python's builtins, nothing else."""
-from __future__ import annotations
-
 import ast
 import builtins
 import importlib
@@ -52,8 +50,7 @@ def definition_of(tree: ast.Module, name: str) -> ast.Module:
 
 
 def _names(statement: ast.stmt, binds: bool) -> set[str]:
-    """The cell's names that a statement reads, or those that it binds or whose attributes and items it sets. What a
-    function names inside it is its own."""
+    """The cell's names that a statement reads, or those that it binds or changes; a function's own aside."""
     whole = symtable.symtable(ast.unparse(statement), "cell", "exec")
     tables = [whole]
     for table in tables:

@@ -1,6 +1,4 @@
 """What a run is asked and what it gives back: plain data that two processes can exchange."""
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

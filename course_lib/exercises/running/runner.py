@@ -4,8 +4,6 @@ This half of a check may run in another process: it takes plain data (a `Request
 expected values, and returns plain data (a `Run`).
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import io

@@ -1,6 +1,4 @@
 """Values of a run: freezing them into plain data, copying inputs, telling whether two are the same."""
-from __future__ import annotations
-
 import inspect
 import numbers
 from typing import Any

@@ -6,8 +6,6 @@ calls anything while the watch is down is found as well. It works inside the pro
 is no wall: what ends the watch without a call, reaches into it, or leaves torch, is not seen.
 """
 
-from __future__ import annotations
-
 import _thread
 import contextlib
 import os
