@@ -93,31 +93,16 @@ public:
         int rank = int(thread_rank()) - int(delta);
         return laptop::shuffle(lanes, value, rank >= 0 ? laptop_nth_lane(lanes, rank) : laptop::lane_id(), LAPTOP_SITE);
     }
-    LAPTOP_FN unsigned ballot(int predicate) const {
-        unsigned present;
-        return ranks(laptop::ballot(lanes, predicate != 0, &present, LAPTOP_SITE));
-    }
-    LAPTOP_FN int any(int predicate) const {
-        unsigned present;
-        return laptop::ballot(lanes, predicate != 0, &present, LAPTOP_SITE) != 0;
-    }
-    LAPTOP_FN int all(int predicate) const {
-        unsigned present;
-        return laptop::ballot(lanes, predicate != 0, &present, LAPTOP_SITE) == present;
-    }
+    LAPTOP_FN unsigned ballot(int predicate) const { return ranks(laptop::ballot(lanes, predicate != 0, LAPTOP_SITE).yes); }
+    LAPTOP_FN int any(int predicate) const { return laptop::ballot(lanes, predicate != 0, LAPTOP_SITE).yes != 0; }
+    LAPTOP_FN int all(int predicate) const { return laptop::ballot(lanes, predicate != 0, LAPTOP_SITE).all(); }
     template <class T> LAPTOP_FN unsigned match_any(T value) const {
-        const laptop::Exchange& x = laptop::warp_exchange(lanes, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
-        unsigned same = 0;
-        for (int lane = 0; lane < 32; ++lane)
-            if ((x.present >> lane & 1) && laptop::take<T>(x, lane) == value) same |= 1u << lane;
-        return ranks(same);
+        return ranks(laptop::alike(lanes, value, LAPTOP_SITE).yes);
     }
     template <class T> LAPTOP_FN unsigned match_all(T value, int& all) const {
-        const laptop::Exchange& x = laptop::warp_exchange(lanes, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
-        all = 1;
-        for (int lane = 0; lane < 32; ++lane)
-            if ((x.present >> lane & 1) && !(laptop::take<T>(x, lane) == value)) all = 0;
-        return all ? ranks(x.present) : 0;
+        laptop::Votes same = laptop::alike(lanes, value, LAPTOP_SITE);
+        all = same.all();
+        return all ? ranks(same.present) : 0;
     }
     LAPTOP_FN unsigned meta_group_rank() const { return 0; }
     LAPTOP_FN unsigned meta_group_size() const { return 1; }
@@ -253,16 +238,11 @@ LAPTOP_FN thread_group tiled_partition(const thread_group& parent, unsigned size
 
 // Lanes of a tile with the same answer.
 LAPTOP_FN coalesced_group binary_partition(const coalesced_group& tile, bool predicate) {
-    unsigned present, yes = laptop::ballot(tile.laptop_lanes(), predicate, &present, LAPTOP_SITE);
-    return coalesced_group(predicate ? yes : present & ~yes);
+    laptop::Votes v = laptop::ballot(tile.laptop_lanes(), predicate, LAPTOP_SITE);
+    return coalesced_group(predicate ? v.yes : v.present & ~v.yes);
 }
 template <class Label> LAPTOP_FN coalesced_group labeled_partition(const coalesced_group& tile, Label label) {
-    const laptop::Exchange& x =
-        laptop::warp_exchange(tile.laptop_lanes(), &label, sizeof(Label), laptop::MATCH, false, LAPTOP_SITE);
-    unsigned same = 0;
-    for (int lane = 0; lane < 32; ++lane)
-        if ((x.present >> lane & 1) && laptop::take<Label>(x, lane) == label) same |= 1u << lane;
-    return coalesced_group(same);
+    return coalesced_group(laptop::alike(tile.laptop_lanes(), label, LAPTOP_SITE).yes);
 }
 
 LAPTOP_FN void sync(const thread_group& group) { group.laptop_wait(LAPTOP_SITE); }

@@ -83,60 +83,51 @@ LAPTOP_FN void __syncwarp(unsigned mask = 0xffffffffu) {
 }
 LAPTOP_FN unsigned __activemask(int line = __builtin_LINE()) { return laptop::converged_lanes(LAPTOP_SITE, line); }
 namespace laptop {
-LAPTOP_FN unsigned ballot(unsigned mask, bool predicate, unsigned* present, const void* site) {
+struct Votes {               // lanes of those that came
+    unsigned yes, present;
+    LAPTOP_FN bool all() const { return yes == present; }
+};
+LAPTOP_FN Votes ballot(unsigned mask, bool predicate, const void* site) {
     const Exchange& x = warp_exchange(mask, &predicate, 1, VOTE, false, site);
-    unsigned votes = 0;
+    Votes votes = {0, x.present};
     for (int lane = 0; lane < 32; ++lane) {
-        if ((x.present >> lane & 1) && x.slot[lane][0]) votes |= 1u << lane;
+        if ((x.present >> lane & 1) && x.slot[lane][0]) votes.yes |= 1u << lane;
     }
-    *present = x.present;
+    return votes;
+}
+// Whose value is this lane's.
+template <class T> LAPTOP_FN Votes alike(unsigned mask, const T& value, const void* site) {
+    const Exchange& x = warp_exchange(mask, &value, sizeof(T), MATCH, false, site);
+    Votes votes = {0, x.present};
+    for (int lane = 0; lane < 32; ++lane) {
+        if ((x.present >> lane & 1) && take<T>(x, lane) == value) votes.yes |= 1u << lane;
+    }
     return votes;
 }
 }  // namespace laptop
-LAPTOP_FN unsigned __ballot_sync(unsigned mask, int predicate) {
-    unsigned present;
-    return laptop::ballot(mask, predicate != 0, &present, LAPTOP_SITE);
-}
-LAPTOP_FN int __any_sync(unsigned mask, int predicate) {
-    unsigned present;
-    return laptop::ballot(mask, predicate != 0, &present, LAPTOP_SITE) != 0;
-}
-LAPTOP_FN int __all_sync(unsigned mask, int predicate) {
-    unsigned present;
-    return laptop::ballot(mask, predicate != 0, &present, LAPTOP_SITE) == present;
-}
+// Each also without a mask, as the shuffles above.
+#define LAPTOP_VOTE(T, name, answer)                                                                 \
+    LAPTOP_FN T name##_sync(unsigned mask, int predicate) {                                          \
+        laptop::Votes v = laptop::ballot(mask, predicate != 0, LAPTOP_SITE);                         \
+        return answer;                                                                               \
+    }                                                                                                \
+    LAPTOP_FN T name(int predicate, int line = __builtin_LINE()) {                                   \
+        laptop::Votes v = laptop::ballot(laptop::converged_lanes(LAPTOP_SITE, line), predicate != 0, LAPTOP_SITE); \
+        return answer;                                                                               \
+    }
+LAPTOP_VOTE(unsigned, __ballot, v.yes) LAPTOP_VOTE(int, __any, v.yes != 0) LAPTOP_VOTE(int, __all, v.all())
+#undef LAPTOP_VOTE
 LAPTOP_FN int __uni_sync(unsigned mask, int predicate) {
-    unsigned present, votes = laptop::ballot(mask, predicate != 0, &present, LAPTOP_SITE);
-    return votes == 0 || votes == present;
-}
-// Without a mask, as the shuffles above.
-LAPTOP_FN unsigned __ballot(int predicate, int line = __builtin_LINE()) {
-    unsigned present;
-    return laptop::ballot(laptop::converged_lanes(LAPTOP_SITE, line), predicate != 0, &present, LAPTOP_SITE);
-}
-LAPTOP_FN int __any(int predicate, int line = __builtin_LINE()) {
-    unsigned present;
-    return laptop::ballot(laptop::converged_lanes(LAPTOP_SITE, line), predicate != 0, &present, LAPTOP_SITE) != 0;
-}
-LAPTOP_FN int __all(int predicate, int line = __builtin_LINE()) {
-    unsigned present;
-    return laptop::ballot(laptop::converged_lanes(LAPTOP_SITE, line), predicate != 0, &present, LAPTOP_SITE) == present;
+    laptop::Votes v = laptop::ballot(mask, predicate != 0, LAPTOP_SITE);
+    return v.yes == 0 || v.all();
 }
 template <class T> LAPTOP_FN unsigned __match_any_sync(unsigned mask, T value) {
-    const laptop::Exchange& x = laptop::warp_exchange(mask, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
-    unsigned same = 0;
-    for (int lane = 0; lane < 32; ++lane) {
-        if ((x.present >> lane & 1) && laptop::take<T>(x, lane) == value) same |= 1u << lane;
-    }
-    return same;
+    return laptop::alike(mask, value, LAPTOP_SITE).yes;
 }
 template <class T> LAPTOP_FN unsigned __match_all_sync(unsigned mask, T value, int* all) {
-    const laptop::Exchange& x = laptop::warp_exchange(mask, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
-    *all = 1;
-    for (int lane = 0; lane < 32; ++lane) {
-        if ((x.present >> lane & 1) && !(laptop::take<T>(x, lane) == value)) *all = 0;
-    }
-    return *all ? x.present : 0;
+    laptop::Votes same = laptop::alike(mask, value, LAPTOP_SITE);
+    *all = same.all();
+    return *all ? same.present : 0;
 }
 
 // ------------------------------------------------------------------ warp reductions (integers, as in CUDA)

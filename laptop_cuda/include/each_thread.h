@@ -90,8 +90,7 @@ LAPTOP_FN Index index_of(unsigned i, const Index& size) {
     return {i % size.x, i / size.x % size.y, i / size.x / size.y};
 }
 
-// A lane gives its value; after all have, each takes one. A lane that is not there gives what the runtime's
-// undefined_value gives in plain runs.
+// A lane gives its value; after all have, each takes one, undefined_value's of a lane that is not there.
 template <class T> LAPTOP_FN void laptop_give(unsigned char* given, unsigned lane, T value) {
     static_assert(sizeof(T) <= 64, "a shuffle moves at most 64 bytes");
     ((T*)given)[lane] = value;

@@ -1,5 +1,4 @@
-// The inverses of erf and erfc, erfcx, and the Bessel functions that C does not have. Included where a source names
-// one of them.
+// The inverses of erf and erfc, erfcx, the Bessel functions that C has not. Included where a source names one.
 #pragma once
 #include "cuda_runtime.h"
 

@@ -1,5 +1,4 @@
-// Two or four integers in a word: __vadd4 and its kin, sums of products, and the n-th bit that is set. Included where a
-// source names one of them.
+// Two or four integers in a word (__vadd4), sums of products, the n-th bit set. Included where a source names one.
 #pragma once
 #include <cstdint>
 

@@ -321,10 +321,7 @@ LAPTOP_FN uint32_t leader(uint32_t mask) {
     return __builtin_ctz(laptop::warp_exchange(mask, nullptr, 0, laptop::VOTE, false, LAPTOP_SITE).present);
 }
 LAPTOP_FN void sync_warp(uint32_t mask) { laptop::warp_exchange(mask, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE); }
-LAPTOP_FN uint32_t ballot(bool predicate, uint32_t mask) {
-    unsigned present;
-    return laptop::ballot(mask, predicate, &present, LAPTOP_SITE);
-}
+LAPTOP_FN uint32_t ballot(bool predicate, uint32_t mask) { return laptop::ballot(mask, predicate, LAPTOP_SITE).yes; }
 // c holds, as in PTX, the clamp in bits 0..4 and the mask of a segment in bits 8..12.
 LAPTOP_FN uint32_t shuffle(const char* how, uint32_t a, uint32_t b, uint32_t c, uint32_t mask, bool* valid) {
     int lane = laptop::lane_id(), segment = c >> 8 & 31, clamp = c & 31;

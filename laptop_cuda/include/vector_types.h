@@ -1,5 +1,4 @@
-// float4 and friends, with CUDA's alignments: a cast to float4* of an address that is not a multiple
-// of 16 is a bug here as on a GPU.
+// float4 and friends, with CUDA's alignments: a cast to float4* that is not aligned is a bug here as on a GPU.
 //
 // They copy themselves in one access of their own width. With the compiler's copy g++ emits no hook where
 // a vector is passed or returned by value, and clang a call of memcpy: the traffic would be lost. A copy of

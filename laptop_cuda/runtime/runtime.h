@@ -374,6 +374,10 @@ void leave_meeting(Thread*);
 void complete_meetings(Warp&);   // after a lane has ended: perhaps nobody waits for anyone else now
 void release_converged(Warp&);   // nobody in the warp can run: see converged_lanes
 void log_meeting(Thread*, unsigned lanes, bool of_block);
+inline void unfold(uint32_t (&at)[3], uint64_t linear, const uint32_t* size) {
+    at[0] = linear % size[0], at[1] = linear / size[0] % size[1], at[2] = linear / size[0] / size[1];
+}
+laptop_party party_of(uint32_t block, uint32_t thread, uint32_t pc, int action);
 laptop_party party(const Thread*, uint32_t pc, int action);
 inline uint32_t code_offset(const void* pc) {
     uintptr_t p = (uintptr_t)pc;
@@ -432,8 +436,7 @@ void pass_padding(uintptr_t address, size_t bytes, bool perhaps = false);       
 void refine(Region&);            // from 4 bytes a cell to one
 
 // ------------------------------------------------------------------ trace and sanitize
-// Steps that are no basic blocks but synchronisations: of lanes of the warp, or of the block. They take three words:
-// themselves, the lanes, the site.
+// Steps that are synchronisations, of lanes of the warp or of the block: three words, the lanes and the site after it.
 constexpr uint32_t MEETING = 0xffffffffu, BLOCK_MEETING = 0xfffffffeu, MEETING_WORDS = 3;
 inline bool is_meeting(uint32_t step) { return step >= BLOCK_MEETING; }
 void merge(Warp&, bool force);   // groups what the warp's lanes logged; force: nobody will say more for now
@@ -495,6 +498,8 @@ void record_end();               // of a launch that fails: what the warp has lo
 
 // ------------------------------------------------------------------ errors
 laptop_error make_error(const char* kind, const char* reason, const void* pc, int action);
+laptop_error error_of(const char* kind, const char* reason, const Thread* t, uint32_t place, int action = 3);
+void add_other(laptop_error&, const laptop_party&);
 [[noreturn]] void fail(const laptop_error&);     // ends the launch, from a fiber or from the scheduler
 laptop_error& launch_error();    // where the error of the block that runs here is kept
 [[noreturn]] void escape();

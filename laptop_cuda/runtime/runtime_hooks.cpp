@@ -38,8 +38,7 @@ void check_in_flight(const std::vector<InFlight>& all, uintptr_t address, size_t
         laptop_error e = make_error("race", f.reason, pc, action);
         e.memory = memory_at(b, address, &e.offset);
         e.size = (uint32_t)size;
-        e.other = party(&b.threads[f.thread], f.pc, !f.source);
-        e.has_other = 1;
+        add_other(e, party(&b.threads[f.thread], f.pc, !f.source));
         fail(e);
     }
 }
@@ -128,8 +127,7 @@ static size_t widest(uintptr_t address, size_t bytes) {
     return piece;
 }
 
-// A stretch of bytes, in the widest pieces that its start and its size allow: a struct of 12 bytes is three of 4 in each
-// lane.
+// Bytes in the widest pieces that start and size allow: a struct of 12 bytes is three of 4 in each lane.
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
     if (!current) return host_touches(address, bytes, action, pc);
     if (!current->log && !run->sanitizing) return;

@@ -21,11 +21,19 @@ size_t heap_used = 0;
 std::recursive_mutex one_at_a_time;
 
 // ------------------------------------------------------------------ errors
-laptop_error make_error(const char* kind, const char* reason, const void* pc, int action) {
+laptop_error error_of(const char* kind, const char* reason, const Thread* t, uint32_t place, int action) {
     laptop_error e = {};
     e.kind = kind;
     e.reason = reason;
     e.memory = -1;
+    if (t) e.who = party(t, place, action), e.has_thread = 1;
+    return e;
+}
+
+void add_other(laptop_error& e, const laptop_party& other) { e.other = other, e.has_other = 1; }
+
+laptop_error make_error(const char* kind, const char* reason, const void* pc, int action) {
+    laptop_error e = error_of(kind, reason, nullptr, 0);
     if (current) {
         e.who = party(current, code_offset(pc), action);
         e.has_thread = current->stack.bytes == STACK_BYTES ? 1 : LAPTOP_BLOCK_ONLY;    // one stack for all its threads
@@ -120,10 +128,7 @@ void host_prints(const char* format, const char* const* strings, size_t n, const
 
 // ------------------------------------------------------------------ is this a launch at all?
 static laptop_error bad_launch(const char* reason, int64_t value) {
-    laptop_error e = {};
-    e.kind = "bad launch";
-    e.reason = reason;
-    e.memory = -1;
+    laptop_error e = error_of("bad launch", reason, nullptr, 0);
     e.offset = value;
     return e;
 }
@@ -194,8 +199,7 @@ static void set_variables(const Bytes& values) {
     }
 }
 
-// Runs the launch again with another poison. If the arrays or the module's variables differ then, the undefined value
-// reached the result.
+// Runs it again with another poison: if arrays or the module's variables differ, the undefined value reached them.
 static bool depends_on_undefined(const laptop_launch& l, const Bytes& before) {
     Run* first = run;
     Bytes after = variables();

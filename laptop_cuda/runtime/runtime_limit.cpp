@@ -81,12 +81,8 @@ void unwatch(Block& b) {
 void check_limit(const Thread* t) {
     const laptop_limit* l = run->watch.limited ? run->launch->limit : nullptr;
     if (!l || now() - l->began < l->seconds) return;
-    laptop_error e = {};
-    e.kind = "timeout";
-    e.reason = "limit";
-    e.memory = -1;
+    laptop_error e = error_of("timeout", "limit", t, t ? t->last_step & 0xffffff : 0, 0);
     e.offset = (int64_t)l->seconds;
-    if (t) e.who = party(t, t->last_step & 0xffffff, 0), e.has_thread = 1;
     fail(e);
 }
 

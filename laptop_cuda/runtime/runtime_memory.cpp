@@ -512,8 +512,7 @@ static Found find_module(uintptr_t address, size_t size, int action, const void*
     return {nullptr, 0};         // a string, a table of the compiler's
 }
 
-// Of the runtime's variables a kernel may read those that the headers name, and write none: the others hold what is
-// counted and found.
+// Of the runtime's variables a kernel may read those that the headers name, and write none: others hold findings.
 static bool is_index(uintptr_t address, size_t size) {
     for (const Coordinates* c : {&threadIdx, &blockIdx, &blockDim, &gridDim}) {
         if (address >= (uintptr_t)c && address + size <= (uintptr_t)(c + 1)) return true;

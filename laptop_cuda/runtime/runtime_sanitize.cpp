@@ -81,23 +81,11 @@ static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_actio
     const Block& b = *current->warp->block;
     e.memory = memory_at(b, address, &e.offset);
     e.size = (uint32_t)size;
-    Thread other = {};
-    Warp warp = {};
-    Block block = {};
-    uint32_t linear = run->intervals[interval_of(mark)].block;
-    const uint32_t* grid = run->launch->grid;
-    block.index[0] = linear % grid[0];
-    block.index[1] = linear / grid[0] % grid[1];
-    block.index[2] = linear / grid[0] / grid[1];
-    warp.block = &block;
-    other.warp = &warp;
-    other.index = thread_of(mark);
-    e.other = party(&other, mark_pc & ~(VOLATILE | BY_COPY | NARROW), mark_action);
-    e.has_other = 1;
-    bool same_block = linear == b.linear;
+    uint32_t block = run->intervals[interval_of(mark)].block, thread = thread_of(mark);
+    add_other(e, party_of(block, thread, mark_pc & ~(VOLATILE | BY_COPY | NARROW), mark_action));
     if (any_fence) e.detail = "with fences";
-    e.reason = !same_block ? "between blocks"
-               : other.index / run->warp_size == current->index / run->warp_size ? "inside a warp" : "inside a block";
+    e.reason = block != b.linear ? "between blocks"
+               : thread / run->warp_size == current->index / run->warp_size ? "inside a warp" : "inside a block";
     return e;
 }
 
@@ -373,8 +361,7 @@ void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile
 }
 
 // ------------------------------------------------------------------ uninitialised reads
-// Not an error yet: if another thread writes the place before the next barrier, it is a race, whichever of
-// the two came first in our order.
+// Not an error yet: if another writes the place before the next barrier, it is a race, whoever came first here.
 struct Unwritten {
     laptop_error error;
     uint32_t block, thread;
@@ -440,8 +427,7 @@ bool init_check(Found f, uintptr_t address, size_t size, int action, const void*
 }
 
 // ------------------------------------------------------------------ the quick way
-// A plain load or store of 4 bytes of shared memory or of an array. False: nothing was done, as more than marks may be
-// needed.
+// A plain load or store of 4 bytes, shared or of an array. False: nothing was done, as marks may not be enough.
 template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t address, const void* pc) {
     Block& b = *t->warp->block;
     Settled* s = settled_at(address);

@@ -26,17 +26,15 @@ static uint32_t draw(uint32_t below) {           // xorshift: the same on every 
     return (uint32_t)((x >> 33) % below);
 }
 
-laptop_party party(const Thread* t, uint32_t pc, int action) {
+laptop_party party_of(uint32_t block, uint32_t thread, uint32_t pc, int action) {
     laptop_party p = {};
-    memcpy(p.block, t->warp->block->index, sizeof p.block);
-    const uint32_t* size = run->launch->block;
-    p.thread[0] = t->index % size[0];
-    p.thread[1] = t->index / size[0] % size[1];
-    p.thread[2] = t->index / size[0] / size[1];
+    unfold(p.block, block, run->launch->grid);
+    unfold(p.thread, thread, run->launch->block);
     p.pc = pc;
     p.action = action;
     return p;
 }
+laptop_party party(const Thread* t, uint32_t pc, int action) { return party_of(t->warp->block->linear, t->index, pc, action); }
 
 // ------------------------------------------------------------------ who has gone past
 uint32_t place_in_kernel(const Thread* t, const void* pc) { return code_offset(pc_in_kernel(t, pc)); }
@@ -84,15 +82,10 @@ bool jumped_over(const Thread& t, Met there) {
 }
 
 laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone) {
-    laptop_error e = {};
-    e.kind = kind;
     uint32_t place = place_in_kernel(waiting, waiting->site);
     bool was_there = std::any_of(gone->met.begin(), gone->met.end(), [&](const Met& m) { return m.place == place; });
-    e.reason = was_there ? "fewer turns" : "gone past";
-    e.memory = -1;
-    e.who = party(waiting, code_offset(waiting->site), 3);
-    e.other = party(gone, last_place(*gone), 3);
-    e.has_thread = e.has_other = 1;
+    laptop_error e = error_of(kind, was_there ? "fewer turns" : "gone past", waiting, code_offset(waiting->site));
+    add_other(e, party(gone, last_place(*gone), 3));
     return e;
 }
 
@@ -153,13 +146,8 @@ static void open_barrier(Block& b) {
         uint32_t here = code_offset(t.site);
         if (!first) first = &t, pc = here;
         if (here != pc) {
-            laptop_error e = {};
-            e.kind = "barrier divergence";
-            e.reason = "two barriers";
-            e.memory = -1;
-            e.who = party(&t, here, 3);
-            e.other = party(first, pc, 3);
-            e.has_thread = e.has_other = 1;
+            laptop_error e = error_of("barrier divergence", "two barriers", &t, here);
+            add_other(e, party(first, pc, 3));
             fail(e);
         }
     }
@@ -369,11 +357,8 @@ static void take_stack(Thread* t) {
 }
 
 static void place_block(Block& b, uint64_t linear) {
-    const uint32_t* grid = run->launch->grid;
     b.linear = (uint32_t)linear;
-    b.index[0] = (uint32_t)(linear % grid[0]);
-    b.index[1] = (uint32_t)(linear / grid[0] % grid[1]);
-    b.index[2] = (uint32_t)(linear / grid[0] / grid[1]);
+    unfold(b.index, linear, run->launch->grid);
 }
 
 static void start_block(Block& b, uint64_t linear) {
@@ -419,10 +404,7 @@ static void start_block(Block& b, uint64_t linear) {
 }
 
 static void deadlock(Block& b) {
-    laptop_error e = {};
-    e.kind = "deadlock";
-    e.reason = "nobody can go on";
-    e.memory = -1;
+    laptop_error e = error_of("deadlock", "nobody can go on", nullptr, 0);
     int seen = 0;
     std::string where;
     uint32_t last_pc = 0;
@@ -432,7 +414,7 @@ static void deadlock(Block& b) {
         if (seen == 0) {
             e.who = p, e.has_thread = 1;
         } else if (seen == 1 && p.pc != e.who.pc) {
-            e.other = p, e.has_other = 1;
+            add_other(e, p);
         }
         if (seen == 0 || p.pc != last_pc) seen = std::min(seen + 1, 2);
         last_pc = p.pc;
@@ -460,13 +442,7 @@ static void nobody_changes(const Block& b) {
     for (const Thread& other : b.threads) {      // rather one that looks than one that waits for it
         if (other.state == State::FULL || other.state == State::READY) t = b.threads.begin() + other.index;
     }
-    laptop_error e = {};
-    e.kind = "deadlock";
-    e.reason = "nobody changes";
-    e.memory = -1;
-    e.who = party(&*t, t->last_place, 3);
-    e.has_thread = 1;
-    fail(e);
+    fail(error_of("deadlock", "nobody changes", &*t, t->last_place));
 }
 
 // Runs the block until it ends (true) or all its threads wait for the other blocks (false).

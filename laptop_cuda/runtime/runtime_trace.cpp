@@ -251,8 +251,7 @@ struct Cursors {
     int n = 0;
 };
 
-// Of the lanes' next accesses the first: of the earliest step, and of that the first in the code, which runs upwards
-// within a step.
+// Of the lanes' next accesses the earliest step's first in the code, which runs upwards within a step.
 static uint64_t next_kind(const Cursors& c) {
     uint64_t kind = 0;
     int64_t first = INT64_MAX;
@@ -419,13 +418,8 @@ void merge(Warp& w, bool force) {
         Block& b = *w.block;
         b.steps += log.n_steps + t->steps;
         if (run->launch->step_limit && !run->watch.limited && b.steps > run->launch->step_limit && !run->error.kind) {
-            laptop_error e = {};
-            e.kind = "timeout";
-            e.reason = "steps";
-            e.memory = -1;
+            laptop_error e = error_of("timeout", "steps", t, last_step(*t), 0);
             e.offset = (int64_t)run->launch->step_limit;
-            e.who = party(t, last_step(*t), 0);
-            e.has_thread = 1;
             fail(e);
         }
         if (w.block->rounds) t->last_place = last_step(*t);
