@@ -2,8 +2,6 @@
 
 A command is a function `(argv: list[str]) -> int | None` (its exit status), imported when asked for.
 """
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 

@@ -88,8 +88,7 @@ def noisy_recall(batch, generator, pairs=8, dims=4, labels=16, noise=(0.1, 1.5))
 
 
 def tree(depth=4, branching=3):
-    """The ancestors in a complete tree: boolean (nodes, nodes), True at [i, j] if j is an ancestor of i. 0 is
-    the root."""
+    """Boolean (nodes, nodes) of a complete tree with root 0: True at [i, j] if j is an ancestor of i."""
     check_count("depth", depth, 0)
     check_count("branching", branching, 2)
     nodes = (branching ** (depth + 1) - 1) // (branching - 1)

@@ -99,8 +99,7 @@ def library(sources: list, name: str, folder: Path | None, wanted: list, device,
 
 
 def architecture_flag(capability: tuple[int, int]) -> str:
-    """The card's own instructions, those of one architecture alone included: wgmma needs sm_90a, which
-    -arch=sm_90a does not assemble."""
+    """The card's own instructions: wgmma needs sm_90a, which -arch=sm_90a does not assemble."""
     major, minor = capability
     number = f"{major}{minor}" + ("a" if major >= 9 else "")
     return f"-gencode=arch=compute_{number},code=sm_{number}"

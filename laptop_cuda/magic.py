@@ -35,8 +35,7 @@ def _shell():
 
 
 class BrokenKernel:
-    """Stands for a kernel whose cell does not compile, or for which there is no compiler. `.error` says which,
-    `.source` is the cell's text."""
+    """Stands for a kernel that could not be compiled: `.error` says why, `.source` is the cell's text."""
 
     def __init__(self, name: str, source: str, error: Exception):
         self.__name__, self.name, self.source, self.error, self.module = name, name, source, error, None

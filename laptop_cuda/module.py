@@ -19,8 +19,7 @@ from .text.signature import KernelText
 
 
 class Module:
-    """`module.name` is the kernel, or the constant, of that name; `module["name"]` where the module itself
-    has one, as for a kernel called `source`."""
+    """`module.name` is that kernel or constant; `module["name"]` where the module has its own (`source`)."""
 
     def __init__(self, text: str, name: str, path: Path | None = None, traced: bool | None = None,
                  include: tuple[Path, ...] = (), define: tuple[str, ...] = (), std: str = "c++17"):

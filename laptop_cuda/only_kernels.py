@@ -79,8 +79,7 @@ class NotAllowed(CompileError):
 
 @contextmanager
 def only_kernels(counted: bool = False):
-    """Raise NotAllowed before a library is loaded that is more than kernels, or, where its counts matter, one
-    of which not all is counted."""
+    """Raise NotAllowed before a library is loaded that is more than kernels, or not all counted."""
     global _active, _counted
     before, (_active, _counted) = (_active, _counted), (True, counted)
     try:
@@ -90,8 +89,7 @@ def only_kernels(counted: bool = False):
 
 
 def as_judged(source: str) -> str:
-    """The text to be compiled: where kernels are judged, what the judge has read, and not the source that the
-    compiler might read otherwise."""
+    """The text to be compiled: where kernels are judged, what the judge has read, not what a compiler might."""
     return plain_text(source) if _active else source
 
 

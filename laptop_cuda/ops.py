@@ -13,8 +13,6 @@ torch is imported when the first one is made.
 
     scaled = cuda.custom_op("scaled", forward, fake=lambda x, scale: torch.empty_like(x), backward=backward)
 """
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 

@@ -7,6 +7,7 @@ from . import build, packs
 from .rewrite import Loops, rewrite
 from .rewrite.launches import launches_in_device_code
 from .text.outline import Outline, outline
+from .text.tokens import split_text
 from .toolchain.precompiled import HEAD
 INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
@@ -119,11 +120,4 @@ def tidy_arguments(text: str) -> str:
 
 
 def template_arguments(text: str) -> list[str]:
-    parts, depth, part = [], 0, ""
-    for letter in text:
-        depth += (letter in "(<[{") - (letter in ")>]}")
-        if letter == "," and depth == 0:
-            parts, part = [*parts, part], ""
-        else:
-            part += letter
-    return [p.strip() for p in [*parts, part] if p.strip()]
+    return list(filter(None, split_text(text, "(<[{", ")>]}")))

@@ -34,8 +34,7 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    # `make gpu-check` has no hypothesis and no Jupyter: files without a test for the card are not even
-    # imported.
+    # `make gpu-check` has no hypothesis and no Jupyter: files without a test for the card stay unimported.
     if config.option.markexpr == "gpu" and collection_path.name.startswith(
             "test_") and collection_path.suffix == ".py":
         if not re.search(r"\bmark\.gpu\b", collection_path.read_text(encoding="utf-8")):

@@ -155,7 +155,7 @@ FAULTS = {
          "const moved = trace.machine.sector_bytes * step.sectors;", "const moved = 33 * step.sectors;",
          "engine/test_player.py -k browser_says"),
         ("a control that asks nothing", "course_lib/explore/frame/explore.js",
-         "    source.ask({...state});\n", "", "tools/test_explore_in_browser.py -m slow -k both_themes"),
+         "    source.ask({...state});\n", "", "tools/test_explore_in_browser.py -m slow -k nothing_is_from_elsewhere"),
     ],
     "engine text": [
         ("a student's line is another", "laptop_cuda/text/diagnostics.py", "found.append((line, message))\n",

@@ -47,8 +47,7 @@ def check_state(state, shapes):
 
 
 def check_delta(q, k, v, beta, decay, state, form="recurrent", chunk_size=1):
-    """q, k (b, h, n, d_k), v (b, h, n, d_v), beta (b, h, n), decay (b, h, n) or (b, h, n, d_k), state (b, h,
-    d_k, d_v)."""
+    """q, k (b, h, n, d_k), v (.., d_v), beta (b, h, n), decay (b, h, n[, d_k]), state (b, h, d_k, d_v)."""
     check_alike(q=q, k=k, v=v)
     check_choice("form", form, ("recurrent", "chunked"))
     check_count("chunk_size", chunk_size)

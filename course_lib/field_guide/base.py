@@ -7,8 +7,7 @@ A `Recipe` is the whole difference between two families. `Attention(recipe)` is 
     attend    scores, cap, mask, sink, softmax, weighted sum
     finish    gate, output projection
 
-A family whose tokens are projected or kept in another way overrides that step; see `latent` and `compressed`;
-layers that keep a state are in `state`.
+A family that projects or keeps tokens in another way overrides that step: see `latent`, `compressed`, `state`.
 """
 from dataclasses import dataclass
 

@@ -1,9 +1,8 @@
 """DeepSeek-V4: the text is compressed. A window of recent tokens; beyond it an entry for every few.
 
 One vector per token is key and value of one head that all query heads share. It is rotated as a key, so the
-weighted sum of values is rotated too, and is turned back by the query's position. Entries are weighted
-means of `ratio` tokens (or of twice as many that overlap), weighted by a learned softmax per channel; where
-an indexer is given, it chooses among them.
+weighted sum of values is rotated too, and is turned back by the query's position. Entries are means of `ratio`
+tokens (or twice as many that overlap), weighted by a softmax per channel; an indexer may choose.
 """
 from dataclasses import dataclass
 

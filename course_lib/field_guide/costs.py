@@ -20,8 +20,7 @@ def read_bytes(recipe, tokens: int, bytes: int = 2) -> int:
 
 
 def step_flops(recipe, tokens: int) -> int:
-    """What one more token costs in all that mixes tokens, against so many; projections, norms and the
-    exponentials of a softmax are not counted."""
+    """What one more token costs in all that mixes tokens, without projections, norms and exponentials."""
     return recipe.flops(tokens)
 
 

@@ -9,10 +9,9 @@ def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None =
             digits: int = 2, vmin=None, vmax=None, marks=()) -> None:
     """A matrix of weights with its tokens; several side by side from a dict.
 
-    weights (rows, columns), or {"title": (rows, columns), ...}; `mask` (same shape, True = may attend)
-    hatches what is forbidden. `marks` outlines cells, [(row, column), ...], or the largest of each row:
-    marks="largest". Cells carry their number while there are at most 12 per row. Negative values
-    get a two-sided colour scale.
+    weights (rows, columns), or {"title": (rows, columns), ...}; `mask` (same shape, True = may attend) hatches
+    what is forbidden. `marks` outlines cells, [(row, column), ...], or the largest of each row:
+    marks="largest". Up to 12 cells per row carry their number. Negative values get a two-sided colour scale.
 
         figures.heatmap(w, rows=words, columns=words, caption="'it' looks at 'cat'.")
     """

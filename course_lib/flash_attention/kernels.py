@@ -22,8 +22,7 @@ def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale:
                    key_bias: Tensor | None = None, rung: int | None = None) -> tuple[Tensor, Tensor]:
     """One rung of the ladder: -> out (batch, n_heads, n_q, v_dim), lse (batch, n_heads, n_q) in float32.
 
-    key_bias, if given, is float32 of shape (batch, n_kv_heads, n_k). rung=None picks 7 on a GPU with tensor
-    cores if the inputs fit them, else 6.
+    key_bias: float32 (batch, n_kv_heads, n_k). rung=None: 7 where tensor cores take the inputs, else 6.
     """
     scale = check_flash_kernel(q, k, v, scale, key_bias)
     rung = _rung(rung, q, v, scale)

@@ -4,8 +4,6 @@ A kernel is timed only if its check passes, and listed only if it is not faster 
 says what share of the card's ceiling it reached, measured in the same run: reading or copying memory, or a
 large matrix product. Writes data/gpu/<card>/bench.json after every row, and bench.png at the end.
 """
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

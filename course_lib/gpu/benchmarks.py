@@ -1,6 +1,4 @@
 """What `gpu-bench` times: a kernel, a shape, the least work of it, and torch's calls that do the same."""
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field

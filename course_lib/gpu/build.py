@@ -2,8 +2,6 @@
 
 A first run on a card is mostly nvcc: all cores build at once. What fails is named and stops no other.
 """
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -3,8 +3,6 @@
 compute-sanitizer and Nsight Compute run whatever the tests said, each within a time limit: a red kernel is no
 reason not to learn what they say of the others.
 """
-from __future__ import annotations
-
 import argparse
 import datetime
 import re

@@ -1,6 +1,4 @@
 """Times on a card: medians of runs with a cold L2 that never wait for Python, and the card's ceilings."""
-from __future__ import annotations
-
 import statistics
 import subprocess
 import time
@@ -80,8 +78,7 @@ class Clock:
 
 
 def ceilings(clock, device="cuda", numbers: int = 1 << 28, side: int = 8192) -> dict:
-    """Bytes per second of a device copy (read and written counted) and of a sum that only reads; operations
-    per second of a bfloat16 product."""
+    """Bytes per second of a copy (both ways) and of a sum; operations per second of a bfloat16 product."""
     source = torch.zeros(numbers, dtype=torch.float32, device=device)
     target, a, b = (torch.empty_like(source),
                     *(torch.randn(side, side, device=device).bfloat16() for _ in "ab"))

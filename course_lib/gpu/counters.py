@@ -3,8 +3,6 @@
 `python -m course_lib.gpu.counters` launches the cases marked `counted` on the card, for ncu to watch;
 `compare` runs ncu on that, counts the same launches on the engine, and writes both down, metric by metric.
 """
-from __future__ import annotations
-
 import csv
 import json
 import subprocess
@@ -16,8 +14,7 @@ from course_lib.files import write_whole
 from course_lib.gpu.cases import CASES
 
 # A count of the engine and its metrics in ncu; several are added up. Copies that go past the registers
-# (cp.async) are global loads in the engine, and in ncu a kind of their own, counted in sectors that bypass or
-# fill L1.
+# (cp.async) are global loads in the engine, in ncu a kind of their own: sectors that bypass or fill L1.
 ASYNC = "sm__sass_l1tex_{}_pipe_lsu_mem_global_op_ldgsts_cache_{}.sum"
 METRICS = {
     "global load requests": ["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",

@@ -6,8 +6,6 @@
 A step that is red does not stop the next. The last lines say what failed and what to run next. Steps that the
 folder holds as done are not repeated, so the same command, given again, continues.
 """
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -3,8 +3,6 @@
 `python -m course_lib gpu-ladders` needs nvcc and nvdisasm, no card, and writes data/gpu/ladders.json.
 Notebooks show that file, so that their outputs are the same on a machine without a compiler for GPUs.
 """
-from __future__ import annotations
-
 import json
 import sys
 

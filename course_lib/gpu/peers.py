@@ -1,6 +1,4 @@
 """Attention by torch's own kernels, for the course's arguments: make(*arguments) -> a call to be timed."""
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 

@@ -5,8 +5,6 @@ of a pretend tensor are in a CPU tensor; a launch runs on the CPU engine, or, wi
 its instance is noted. Nothing that is timed here says anything of a GPU.
 """
 # over the guide: one tensor class, and every call that it answers
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

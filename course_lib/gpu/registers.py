@@ -2,8 +2,6 @@
 
 Needs nvcc and c++filt, no card. Writes data/gpu/registers.txt.
 """
-from __future__ import annotations
-
 import argparse
 import os
 import re

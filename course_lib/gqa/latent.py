@@ -1,9 +1,8 @@
 """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): cache one small vector per token.
 
-A token's hidden state is compressed to a latent c of `latent_dim` numbers. Keys and values of every head
-are linear in c, so only c has to be cached. RoPE between c and the keys would depend on the position and
-prevent that, so the position is in a separate key of `rope_dim` numbers that all heads share. Cached per
-token: latent_dim + rope_dim numbers.
+A token's hidden state is compressed to a latent c of `latent_dim` numbers. Keys and values of every head are
+linear in c, so only c has to be cached. RoPE between c and the keys would prevent that, so the position is in a
+key of `rope_dim` numbers that all heads share. Cached per token: latent_dim + rope_dim numbers.
 """
 import torch
 from einops import einsum, rearrange

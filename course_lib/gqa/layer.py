@@ -15,9 +15,8 @@ from course_lib.rope import apply_rope
 class GroupedQueryAttention(nn.Module):
     """Self-attention of a decoder, with rotary positions and a cache.
 
-    n_kv_heads = n_heads is multi-head attention, n_kv_heads = 1 multi-query attention.
-    qk_norm normalises queries and keys before they are rotated; window limits a query to the last `window`
-    keys, its own key included.
+    n_kv_heads = n_heads is multi-head attention, n_kv_heads = 1 multi-query attention. qk_norm normalises
+    queries and keys before rotation; a query sees the last `window` keys, its own included.
     """
     attend = staticmethod(grouped_query_attention)      # (q, k, v, mask, causal); replaceable by a faster one
 

@@ -1,7 +1,6 @@
 """What is built on the caches: generation, cross-attention, beam search, speculative decoding.
 
-A model here is a function model(tokens, caches) -> logits (b, n, vocabulary) with `blocks`, one cache per
-block.
+A model: model(tokens, caches) -> logits (b, n, vocabulary), with `blocks`, one cache per block.
 """
 import torch
 from einops import rearrange
@@ -25,8 +24,7 @@ def generate(model, tokens: Tensor, max_new_tokens: int, temperature: float = 0.
              chunk: int | None = None) -> Tensor:
     """tokens (b, n) and up to max_new_tokens more, each from one pass of the model over one new token.
 
-    The model reads the prompt whole, or `chunk` tokens at a time. A sequence that has drawn `stop` is padded
-    with it; generation ends when all have.
+    The prompt is read whole, or by `chunk` tokens. What has drawn `stop` is padded with it, until all have.
     """
     check_prompt(tokens, max_new_tokens, chunk=(chunk, 1), stop=(stop, 0))
     caches = caches_for(model, make_cache)

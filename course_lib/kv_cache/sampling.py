@@ -54,8 +54,7 @@ def verify_draft(target: Tensor, draft: Tensor, drafted: Tensor, generator=None,
 
     drafted (n,): tokens that a small model drew, each from its row of draft (n, vocabulary). target (n + 1,
     vocabulary): the large model's probabilities before each of them, and after the last. Returns 1 to n + 1
-    tokens: the drafted ones before the first rejection, then one drawn from the residual, or from the last
-    row of target if all were accepted.
+    tokens: the accepted ones, then one drawn from the residual, or from target's last row.
     """
     check_draft(target, draft, drafted)
     n = len(drafted)

@@ -102,8 +102,7 @@ class _Run:
         n_targets, loss = n_counted(drawn[1]), torch.zeros((), device=self.device)
         for i, part in enumerate(zip(*(x.chunk(config.accumulate) for x in drawn))):
             tokens, targets = (x.chunk(self.world)[self.rank] for x in part)
-            # Weight each micro-batch by its number of targets. DDP averages over processes, so multiply by
-            # world.
+            # Weight each micro-batch by its targets. DDP averages over processes, so multiply by world.
             share = self.world * n_counted(targets) / max(1, n_targets)
             # Processes exchange gradients once per step, with the last micro-batch.
             wait = self.world > 1 and i < config.accumulate - 1

@@ -66,9 +66,8 @@ def _launch(q, k, v, carried, rung, chunk_size, options):
 
 def delta_rule_kernel(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor | None = None,
                       state: Tensor | None = None, return_state: bool = False, form: str = "recurrent"):
-    """`delta_rule` on the engine or a card, float32: the recurrence of kernels/linear_attention.cu, its
-    state in shared memory, or chunks of 16 tokens, kernels/linear_attention/delta_chunks.cu, which are
-    differentiable in every tensor."""
+    """`delta_rule` by kernels, float32: the recurrence, its state in shared memory (linear_attention.cu), or
+    chunks of 16 tokens (delta_chunks.cu), differentiable in every tensor."""
     check_delta(q, k, v, beta, decay, state, form)
     (b, h, n, d), d_v = q.shape, v.shape[-1]
     decay = torch.ones_like(beta) if decay is None else decay

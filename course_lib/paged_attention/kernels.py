@@ -13,8 +13,7 @@ from course_lib.launching import aligned
 
 
 def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kernel="grouped", n_splits=1):
-    """paged_attention of one query per sequence, (b, heads, 1, head_dim), by a kernel of
-    kernels/paged_attention.cu.
+    """paged_attention of one query per sequence, (b, heads, 1, head_dim): kernels/paged_attention.cu.
 
     "naive": one thread per key. "warp": one warp per group of tokens, four numbers per lane, every query head
     on its own. "grouped": the same, but the query heads of one key head share each load. The last two can

@@ -43,8 +43,7 @@ def paged_prefill(q, cache: PagedKVCache, tables, lengths, counts, layer: int = 
                   window: int | None = None, values=None):
     """paged_attention of chunks of different length, concatenated in q (tokens, heads, head_dim).
 
-    counts[i] rows of q are the last positions of sequence i. Returns (tokens, heads, v_dim). Chunks of one
-    length are computed together.
+    counts[i] rows of q end sequence i -> (tokens, heads, v_dim). Equal lengths go together.
     """
     check_chunks(counts, q, tables)
     starts, rows, parts = list(accumulate(counts, initial=0)), [], []

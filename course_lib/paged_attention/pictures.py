@@ -1,5 +1,4 @@
-"""The figures of chapter 8 that are not maps of memory. Each function draws one and shows it; its text
-alternative is made from what it draws."""
+"""The figures of chapter 8 that are no maps of memory, each with words made from what it draws."""
 from course_lib import figures
 from course_lib.figures import COLOURS, INK
 

@@ -1,7 +1,6 @@
 """Requests, their samples, and the scheduler: which sequence computes how many tokens in each step.
 
-First come, first served. When blocks run out, the youngest sequence frees its blocks and waits (preemption),
-so the oldest always makes progress.
+First come, first served. Without blocks the youngest frees its own and waits (preemption): the oldest goes on.
 """
 import math
 from collections import deque

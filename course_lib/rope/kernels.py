@@ -15,9 +15,8 @@ RUNGS = {("interleaved", 1): ("rope_interleaved", 1), ("half", 2): ("rope_half",
 def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
     """`apply_rope` by kernels/rope.cu, without a gradient; x is not changed.
 
-    rung: 1 is for the interleaved layout, 2 for half, 3 and 4 for both. 4 takes float32, float16 and
-    bfloat16, the others float32. None picks 4 on a GPU or in half precision; otherwise 3, or 1 or 2 if
-    head_dim does not allow vector loads.
+    rung: 1 is for the interleaved layout, 2 for half, 3 and 4 for both. 4 takes float32, float16 and bfloat16,
+    the others float32. None picks 4 on a GPU or in half precision, else 3, else 1 or 2.
     """
     positions = check_rotation(x, cos, sin, positions, layout)
     rungs = {number: kernel for (of, number), kernel in RUNGS.items() if of == layout}

@@ -21,8 +21,7 @@ class RoPEAttention(nn.Module):
                 key_positions=None):
         """query (b, n, d_model), key and value (b, m, d_model) -> (b, n, d_model).
 
-        rope is (cos, sin) or None. Positions of queries and of keys count from 0 unless given: for one new
-        query after m - 1 others, positions=[m - 1].
+        rope is (cos, sin) or None. Positions count from 0 unless given: one new query has positions=[m - 1].
         """
         pairs = {"query": (query, self.q_proj), "key": (key, self.k_proj), "value": (value, self.v_proj)}
         check_rope_inputs(rope, **pairs)

@@ -43,8 +43,7 @@ def chosen_mask(chosen: Tensor, n_k: int) -> Tensor:
 
 
 def gather_attention(q: Tensor, k: Tensor, v: Tensor, chosen: Tensor, scale: float | None = None) -> Tensor:
-    """Attention of query i to the tokens chosen[:, i], by a gather -> (b, heads, n_q, d). A query that has
-    none gets 0. k and v may have fewer heads."""
+    """Attention of query i to tokens chosen[:, i] -> (b, heads, n_q, d), 0 for none. k, v may be grouped."""
     check_gather(q, k, v, chosen, scale)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     groups = q.shape[1] // k.shape[1]

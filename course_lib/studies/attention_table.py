@@ -2,19 +2,17 @@
 
 Writes data/attention_table.json after each run of training. The next call continues from it.
 """
-import argparse
 import json
 import time
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import torch
 
 from course_lib import datasets
 from course_lib.language_model import (ATTENTIONS, CharTokenizer, Config, LanguageModel, evaluate,
                                        make_optimizer, random_batch, train)
-from .study import parameters, plays, write
+from .study import options, parameters, plays, write
 
 BATCH, BLOCK, PEAK = 12, 64, 2e-3
 SPEED = "training, per second of CPU time, one thread, on a machine shared with other work"
@@ -57,11 +55,7 @@ def tokens_per_second(models: dict, data, rounds=5, steps=6) -> dict:
 
 def table_command(argv):
     """python -m course_lib attention-table: every attention at equal parameters and tokens, several seeds."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib attention-table",
-                                     description=table_command.__doc__)
-    parser.add_argument("--out", type=Path, default=datasets.DATA / "attention_table.json")
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = options("attention-table", table_command.__doc__, steps=600, seeds=3)
     parser.add_argument("--mixes", action="store_true", help="also models that mix attentions")
     args = parser.parse_args(argv)
 

@@ -4,10 +4,9 @@
     python -m course_lib field-guide qwen3 gemma4_text   some of them
     python -m course_lib field-guide --record            also write data/field_guide/
 
-Needs `transformers` (pip install "course_lib[field_guide]"). A model of a few thousand random weights is
-built from a configuration; nothing is downloaded. Every attention layer of it is given made-up inputs in
-place of its own, so that each layer is compared by itself, with the masks, positions and caches that the
-published model makes for it.
+Needs `transformers` (pip install "course_lib[field_guide]"). A model of a few thousand random weights is built
+from a configuration; nothing is downloaded. Every attention layer of it is given made-up inputs, to be compared
+by itself, with the masks, positions and caches that the published model makes.
 """
 import json
 import re

@@ -36,6 +36,5 @@ def measure(args):
 
 
 def study_command(argv):
-    """python -m course_lib heads-study: train the small model with 1, 2, 4 and 8 heads of the same total
-    width, and with 4 heads but no positions."""
+    """python -m course_lib heads-study: 1, 2, 4, 8 heads of one total width, and 4 without positions."""
     return study(argv, "heads-study", study_command.__doc__, measure, steps=600, seeds=3)

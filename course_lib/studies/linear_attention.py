@@ -1,8 +1,7 @@
 """`python -m course_lib linear-study`: linear attention in the small model, and after training on.
 
 Writes data/linear_study.json. The weights of data/tiny_lm.safetensors learned softmax attention; another
-attention is put in its place, without a parameter more, and every model trains on for the same number of
-steps on the same batches.
+attention takes its place, without a parameter more, and each trains on for the same steps and batches.
 """
 from functools import partial
 

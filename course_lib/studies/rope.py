@@ -4,18 +4,17 @@ Writes data/rope_study.json: the loss by position on held-out plays, 64 position
 the trained length, with the controls that decide what it means (a rule, and the unchanged model, where each
 position sees the last 256 only); and, from studies/rope_needle.py, which rule lets a head find a token.
 """
-import argparse
 import json
-from pathlib import Path
 
 import torch
 from torch.nn import functional as F
 
-from course_lib import datasets, language_model
+from course_lib import language_model
 from course_lib.language_model.training import train
 from course_lib.rope import rope_frequencies, rope_table, yarn
 from course_lib.sparse_attention import sliding_window_mask
 from course_lib.studies import rope_needle
+from .study import options, plays, write
 
 TRAINED = 256
 FACTOR = 4
@@ -126,18 +125,12 @@ PARTS = ("rules", "tuning", "needle")
 
 def study_command(argv):
     """python -m course_lib rope-study: loss by position, and needles found, under each rule."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib rope-study",
-                                     description=study_command.__doc__)
-    parser.add_argument("--out", type=Path, default=datasets.DATA / "rope_study.json")
-    parser.add_argument("--windows", type=int, default=64)
-    parser.add_argument("--tuning-steps", type=int, default=100)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = options("rope-study", study_command.__doc__, windows=64, tuning_steps=100, seeds=3)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS,
                         help="measure these, keep the others")
     args = parser.parse_args(argv)
 
-    _, tokenizer = language_model.pretrained()
-    data, validation = (tokenizer.encode(datasets.shakespeare(split)) for split in ("train", "validation"))
+    data, validation = plays()
     starts = torch.linspace(0, len(validation) - LONG - 1, args.windows).long()
     windows = validation[starts[:, None] + torch.arange(LONG + 1)]
     result = {"command": "python -m course_lib rope-study", "trained_length": TRAINED, "factor": FACTOR,
@@ -150,5 +143,5 @@ def study_command(argv):
         result |= study_tuning(windows, data, args.tuning_steps, args.seeds)
     if "needle" in args.parts:
         result["needle"] = rope_needle.study(rules(TRAINED), TRAINED, LONG, args.seeds)
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
+    write(args.out, result)
     return 0

@@ -10,14 +10,18 @@ from course_lib.language_model import pretrained
 
 def study(argv, command, about, measure, **defaults) -> int:
     """Write {"command": ..., **measure(args)} to data/<command>.json. defaults: integer options."""
+    args = options(command, about, **defaults).parse_args(argv)
+    write(args.out, {"command": " ".join([f"python -m course_lib {command}", *argv]), **measure(args)})
+    return 0
+
+
+def options(command, about, **defaults) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m course_lib {command}", description=about)
     parser.add_argument("--out", type=Path, default=datasets.DATA / f"{command.replace('-', '_')}.json")
     for name, default in defaults.items():
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=int, default=default, help=f"{default} unless given")
-    args = parser.parse_args(argv)
-    write(args.out, {"command": " ".join([f"python -m course_lib {command}", *argv]), **measure(args)})
-    return 0
+    return parser
 
 
 def write(path, result) -> None:

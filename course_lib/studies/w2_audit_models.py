@@ -1,7 +1,6 @@
 """The models of chapter 9's audit: one transformer, three ways to score, all else equal.
 
-Shapes: x (batch, n, width); q, k (batch, heads, n, head_dim), for Gaussians means and widths concatenated,
-2 head_dim; v (batch, heads, n, head_dim).
+Shapes: x (batch, n, width); q, k, v (batch, heads, n, head_dim), for Gaussians q and k 2 head_dim wide.
 """
 import math
 
@@ -70,8 +69,7 @@ def attend(q, k, v, scale, mechanism):
         later = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
         return (raw_scores(q, k, mechanism) * scale).masked_fill(later, -torch.inf).softmax(-1) @ v
     if mechanism == "w2":
-        # The W2 score but for a constant a row, as in w2_attention.augment; in float32 the bias
-        # needs one column.
+        # The W2 score but for a constant per row, as in augment; in float32 the bias needs one column.
         ones = torch.ones_like(q[..., :1])
         q, k = torch.cat([2 * q, ones], -1), torch.cat([k, -k.square().sum(-1, keepdim=True)], -1)
     width = v.shape[-1]

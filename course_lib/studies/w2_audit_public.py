@@ -15,8 +15,7 @@ from course_lib.studies.w2_audit_models import Overlap
 
 REPOSITORY = "github.com/ytfh44/W2Attn"
 LEAST_WIDTH = 1e-4
-# What the repository's logs say, one run each: commit, length, model, loss after 500 steps, seconds,
-# megabytes.
+# The repository's logs, one run each: commit, length, model, loss after 500 steps, seconds, megabytes.
 LOGGED = [("1f86662", 128, "standard", 3.6821, 9.99, 192.33), ("1f86662", 128, "W2", 3.4479, 37.73, 1475.04),
           ("48beca8", 128, "standard", 6.9408, 14.53, 192.27), ("48beca8", 128, "W2", 6.8316, 20.43, 197.59),
           ("48beca8", 512, "standard", 6.9443, 15.05, 175.69), ("48beca8", 512, "W2", 6.9401, 19.67, 226.66)]

@@ -121,8 +121,7 @@ def step_cost(arm):
 
 
 def five_second_slice(steps=100):
-    """The public benchmark made small (vocabulary 64, twice 16 tokens, width 32), live: {(mechanism, rate):
-    loss}.
+    """The public benchmark, small (vocabulary 64, twice 16 tokens, width 32): {(mechanism, rate): loss}.
 
     Softmax at both learning rates, W2 at the one it was given; the loss is the mean of the last 20 steps
     over the half

@@ -132,8 +132,7 @@ def noisy_rules(batch=20_000, dims=4):
     features, answers = noisy_recall(batch, torch.Generator().manual_seed(HELD_OUT_SEED))
     x, sigma, label = features[..., :dims], features[..., dims:2 * dims], features[:, :-1, 2 * dims:-1]
     mu_q, sigma_q, mu_k, sigma_k = x[:, -1:], sigma[:, -1:], x[:, :-1], sigma[:, :-1]
-    # The best that can be known of a key after one measurement: its posterior, and from it the second
-    # measurement.
+    # The best that can be known after one measurement: a posterior, and from it the second measurement.
     shrink = 1 / (1 + sigma_k**2)
     scores = {"Euclid": -(mu_q - mu_k).square().sum(-1),
               "W2": -w2_distance(mu_q, sigma_q, mu_k, sigma_k).square(),

@@ -23,8 +23,7 @@ from course_lib.files import write_whole
 from course_lib.studies.tiny_models import CONFIGS, tiny
 
 COMMAND = "python -m course_lib whole-models --record"
-# Beside the configurations that attention is compared with: more experts, groups of them, and what only a
-# whole model has.
+# Beside what attention is compared with: more experts, groups of them, what only a whole model has.
 MANY = dict(num_experts=8, num_local_experts=8, n_routed_experts=8, num_experts_per_tok=3,
             moe_intermediate_size=16)
 GROUPS = dict(MANY, n_group=4, topk_group=2, routed_scaling_factor=1.5, norm_topk_prob=True,

@@ -1,6 +1,4 @@
 """The options of `grade`."""
-from __future__ import annotations
-
 import argparse
 import os
 

@@ -3,8 +3,6 @@
 Only the exercise cells are a student's; all else is the course's own. docs/marking.md is for instructors.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl

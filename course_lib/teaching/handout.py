@@ -18,8 +18,6 @@ are not named, what `cutting.py` declares is cut too; between two that are named
 """
 # over the guide: one handout from the first file to the last search
 
-from __future__ import annotations
-
 import argparse
 import ast
 import re

@@ -5,11 +5,8 @@
 
 An exercise's cell becomes a solution cell (what students get is our stub, word for word), its check a graded
 cell: a hidden line makes it fail unless the exercise has passed. `nbgrader generate_assignment`, `autograde`
-and the rest then work as usual. nbgrader runs a student's code and the checks in one process: it has no
-walls, unlike our own `grade`.
+and the rest then work as usual. nbgrader runs code and checks in one process, without the walls of our `grade`.
 """
-
-from __future__ import annotations
 
 import argparse
 import sys

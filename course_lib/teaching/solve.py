@@ -1,6 +1,4 @@
 """`python -m course_lib solve [CHAPTER...] --out FOLDER`: the notebooks with every exercise answered."""
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

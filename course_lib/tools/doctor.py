@@ -2,8 +2,6 @@
 
 Old Pythons can run this file too: it is what tells their owners that they are old.
 """
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Ready is what a stamp file in `.venv` says, so that a second call costs nothing. A call that was interrupted
 left no stamp, and the next one resumes from what is built. Two calls at once wait for each other.
 """
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

@@ -2,8 +2,6 @@
 
 A page that runs no script shows it too (the README is one). Who asks for less motion sees one step.
 """
-from __future__ import annotations
-
 import torch
 
 from course_lib import cuda

@@ -129,8 +129,7 @@ class Cell(IPyNbCell):
         return same
 
     def format_output_compare(self, key, left, right):
-        """`difference` says it. What nbval would ask pytest for is whole where CI is set, which takes seconds
-        to minutes over the page of a picture."""
+        """`difference` says it: nbval's way, by pytest, may take minutes for a picture's page with CI set."""
 
     def repr_failure(self, excinfo):
         error = excinfo.value

@@ -1,5 +1,4 @@
-"""What a launch was given, kept so that it can run again: its arguments, a copy of its arrays and of its
-module's variables as they were before it.
+"""What a launch was given, to run it again: its arguments, its arrays and its module's variables before it.
 
 A launch inside `profile()` changes its arrays, so they are copied before it, as long as the `profile()` has
 bytes left for that; an array that did not change since the launch before is kept once. A launch that fails

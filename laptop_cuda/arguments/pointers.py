@@ -59,8 +59,7 @@ def with_reached(parameters: list, values: list) -> tuple[list, list]:
 
 
 def in_values(parameters: list, values: list) -> list[tuple[int, int, int, int]]:
-    """(argument, place in its bytes, array, place in the array) of the addresses inside values; arrays are
-    counted among the pointers."""
+    """(argument, place in its bytes, array, place there) of addresses inside values; arrays are pointers."""
     given = [v for p, v in zip(parameters, values) if p.kind == "pointer"]
     placed = [(arrays.of(v), i) for i, v in enumerate(given) if v is not None]
     spans = _Spans((a.address, a.address + a.bytes, i) for a, i in placed)

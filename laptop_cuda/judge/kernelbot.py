@@ -82,8 +82,7 @@ def _shaped(got, expected):
 
 
 def bound(data, wanted: list, test: dict, parameters: list) -> tuple[dict, list[str], bool]:
-    """The data of a test by parameter: its arrays in order to the pointers, what is left are outputs of the
-    submission's own; values by name."""
+    """A test's data by parameter: arrays in order to pointers, those left are outputs; values by name."""
     flat = list(data) if isinstance(data, (tuple, list)) else [data]
     tensors = [v for v in flat if arrays.is_array(v)]
     numbers = [v for v in flat if isinstance(v, (int, float))]

@@ -72,8 +72,7 @@ def _mode(torch, unset: Unset, replace: bool):
 
 @contextmanager
 def on_cpu():
-    """Inside, torch's factories take "cuda" for "cpu". It gives the tensors that were made without values;
-    without torch there are none."""
+    """Inside, torch's factories take "cuda" for "cpu". Gives the tensors made without values."""
     torch, unset = arrays.torch_if_installed(), Unset()
     if torch is None:
         yield unset

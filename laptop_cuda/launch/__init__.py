@@ -153,8 +153,7 @@ def _describe(
 
 
 def _arrays(params, values, plain: bool) -> list[arrays.Array | None]:
-    """Those of the pointers. Of a plain launch an empty one is a null pointer, as torch's are: NumPy's lies
-    beside the memory of others."""
+    """Those of the pointers. Empty ones of a plain launch are null: NumPy's lie beside other memory."""
     found = [arrays.of(v) if p.kind == "pointer" and v is not None else None for p, v in zip(params, values)]
     return [a if a is None or a.high > a.low else None for a in found] if plain else found
 

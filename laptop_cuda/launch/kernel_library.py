@@ -14,8 +14,7 @@ from .library import Library, load_library
 def kernel_library(files: list[Outline], name: str, source: str, wanted: list[tuple], traced: bool, *,
                    folder: Path | None = None, start: Path | None = None, include: tuple[Path, ...] = (),
                    entry=None) -> Library:
-    """`wanted` are the kernels with their template arguments; `name` and `source` are for error messages;
-    includes are looked for in `start` first."""
+    """`wanted`: kernels with template arguments; `name`, `source`: for messages; `start`: of includes."""
     end = table.table(files, wanted, entry or cpu_entry)
     beside = tuple(f.path.name for f in files[1:])
 

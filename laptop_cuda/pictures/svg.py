@@ -112,8 +112,7 @@ class Canvas:
                     self.rect(x + j * cell, y + i * height, cell, height, **{"size": size} | look)
 
     def axes(self, box, xs, ys, *, xlabel="", ylabel="", ticks=4):
-        """Axes around `box` (left, top, width, height) for the ranges `xs` and `ys`; returns the function
-        that turns (x, y) into a place on the sheet."""
+        """Axes around `box` (left, top, width, height) for `xs` and `ys`; returns (x, y) -> place there."""
         left, top, width, height = box
         (x0, x1), (y0, y1) = xs, ys
 

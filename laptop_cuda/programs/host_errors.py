@@ -12,8 +12,7 @@ WRITES = ("Usual cause: an array that is filled in host code. Fill one of the ho
 
 
 def host_place(error, result) -> Place:
-    """The innermost call in the source: a function of a library may have touched the memory, or one that
-    copies a struct, whose line is the struct's."""
+    """The innermost call in the source: a library, or a struct's copier, may have touched the memory."""
     offsets = [int(word) for word in error.detail.split()]
     found = result.places(offsets)
     places = [found[o] for o in offsets if found[o].line]
@@ -22,8 +21,7 @@ def host_place(error, result) -> Place:
 
 
 def is_for_device(text: str, line: int) -> bool:
-    """Whether a line of host code is under a condition on `__CUDA_ARCH__`, which is defined here for both
-    sides: nvcc may leave it out."""
+    """Whether host code is under a condition on `__CUDA_ARCH__`: nvcc, unlike us, may leave it out."""
     conditions: list[bool] = []
     for row in text.split("\n")[: line - 1]:
         found = re.match(r"\s*#\s*(if|endif)", row)

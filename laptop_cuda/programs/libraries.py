@@ -174,8 +174,7 @@ def _instance(tokens: list[Token], i: int) -> bool:
 
 
 def _declaration(tokens: list[Token], i: int) -> set[tuple[int, int, str]]:
-    """The statement around token `i`, from its start to its ";"; nothing if a body follows, or if it renames
-    a type that the engine has."""
+    """The statement around token `i`, to its ";"; nothing with a body or of a type of the engine's."""
     first, last = i, i
     while first and not (tokens[first - 1].text in STATEMENT_END or tokens[first - 1].kind == "directive"):
         first -= 1

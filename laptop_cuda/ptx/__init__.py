@@ -10,6 +10,7 @@ with the instruction's name: an error where it is reached, and none where it is 
 import re
 from dataclasses import dataclass
 
+from ..text.tokens import split_text
 from . import instructions
 from .operands import Unknown
 
@@ -116,14 +117,7 @@ def _label(name: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    parts, depth, part = [], 0, ""
-    for letter in text:
-        depth += (letter in "{[(") - (letter in "}])")
-        if letter == "," and depth == 0:
-            parts, part = [*parts, part], ""
-        else:
-            part += letter
-    return [p.strip() for p in [*parts, part] if p.strip()]
+    return list(filter(None, split_text(text)))
 
 
 def _register(name: str) -> str:

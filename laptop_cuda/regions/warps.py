@@ -37,8 +37,7 @@ def is_warp_barrier(tokens: list, made: Statement) -> bool:
 
 
 class Warps:
-    """The exchanges of one kernel; `uniform` are the variables that all threads have in common, `declared`
-    those that each has for itself."""
+    """The exchanges of one kernel; `uniform`: variables alike in all threads, `declared`: each thread's."""
 
     def __init__(self, check: Checker, declared: dict[str, Declared]):
         self.check, self.tokens, self.declared = check, check.tokens, declared

@@ -21,8 +21,7 @@ def item_size(dtype: str) -> int:
 
 
 def shared_type(name: str, itemsize: int, texts) -> str:
-    """The element type of a shared array, from its declaration in the source; a guess from its size where
-    that names a type of the source's own."""
+    """A shared array's element type, as declared; a guess by size where it is one of the source's own."""
     declared = re.compile(rf"__shared__\s+(?:__align__\s*\(\d+\)\s*|alignas\s*\(\d+\)\s*)?"
                           rf"([\w: ]+?)\s+(?:\w+\s*(?:\[[^;]*?\])+\s*,\s*)*{re.escape(name)}\s*[\[;]")
     for text in texts:

@@ -101,9 +101,8 @@ def expression(kernel: KernelText, instance: str, overloaded: bool) -> str:
 def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -> str:
     """The end of a generated source: entries, then the table of rows.
 
-    `sources` are the file and the files beside it that it includes. `wanted` holds kernels with their
-    template arguments; `entry(number, expression)` writes the C function `laptop_entry_<number>`, which
-    differs between CPU and GPU.
+    `sources` are the file and the files beside it that it includes. `wanted` holds kernels with their template
+    arguments; `entry(number, expression)` writes `laptop_entry_<number>`, for the CPU or a GPU.
     """
     free = [f for source in sources for f in source.functions if not f.member]
     names = [_full_name(f) for f in free]
@@ -146,8 +145,7 @@ def _space(kernel: KernelText) -> str:
 
 
 def _chosen(kernel: KernelText, number: int) -> str:
-    """A function for the address of a template kernel where a host template has the same name; "" if that
-    takes more than the text tells."""
+    """For the address of a template kernel beside a host template of its name; "" if not to be told."""
     named = [re.fullmatch(r"[^=]*?(\.\.\.)?\s*\b(\w+)\s*(?:=.*)?", t, re.DOTALL) for t in kernel.template]
     if kernel.choices or not all(named):
         return ""

@@ -3,8 +3,7 @@ import re
 from pathlib import Path
 
 SHOWN_ERRORS = 3
-# Reject a non-void function without any return. One that only sometimes falls off its end is reported when it
-# does.
+# Reject a non-void function without any return. One that may fall off its end is reported when it does.
 REFUSED = re.compile(r"warning: (no return statement in function returning non-void"
                      r"|non-void function does not return a value(?! in all))")
 # of whole programs: what nvcc warns of as well
@@ -60,8 +59,7 @@ class CompileError(Exception):
 DIAGNOSTIC = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:\s+(?P<kind>fatal error|error|note|warning"
     r"|required|recursively required|in '?constexpr|instantiated)\b:?\s*(?P<message>.*)$")
-# (pattern of the compiler's message, our message). If a DECISIVE pattern matches, the rest are follow-on
-# errors: drop them.
+# (pattern of the compiler's message, ours). If a DECISIVE one matches, the rest follow from it: drop them.
 HALF, BFLOAT = r"(half2?|__half2?)", r"((?:__)?nv_bfloat162?)"
 UNKNOWN = (r"(?=unknown type name|use of undeclared|no template named|there are no arguments"
            r"|'\w+' (?:was not declared|has not been declared|does not name a type))[a-z ]*'({0})'.*")

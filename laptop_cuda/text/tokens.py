@@ -1,6 +1,5 @@
-"""CUDA C++ text as tokens: comments, strings, raw strings and preprocessor lines are known, brackets
-matched. An operator of two or three signs is one token, but for those that begin with ">>", which may close
-two lists of template arguments."""
+"""CUDA C++ text as tokens: comments, strings, preprocessor lines known, brackets matched. An operator of two or
+three signs is one token, unless it begins with ">>", which may close two template lists."""
 import re
 from dataclasses import dataclass
 
@@ -119,3 +118,15 @@ def split_commas(tokens: list[Token], first: int, last: int) -> list[tuple[int, 
     if begin < last:
         pieces.append((begin, last))
     return pieces
+
+
+def split_text(text: str, opening: str = "([{", closing: str = ")]}") -> list[str]:
+    """The parts of a text between the commas that are in no bracket."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in opening) - (letter in closing)
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]

@@ -9,6 +9,7 @@ whatever the types are called.
 import re
 from pathlib import Path
 
+from ..text.tokens import split_text
 from .object_file import ObjectFile
 
 CALLS = "kernel.calls"
@@ -61,19 +62,11 @@ def _told(call: re.Match) -> str:
 
 def _operands(text: str) -> list[str]:
     """The parts between the commas that are in no bracket: what is called, its result, its arguments."""
-    parts, depth = [""], 0
-    for letter in PLACE.sub("", QUOTED.sub('""', text)):
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts]
+    return split_text(PLACE.sub("", QUOTED.sub('""', text)))
 
 
 def _elsewhere(operand: str, own: set[str], made: ObjectFile) -> bool:
-    """Whether an operand is memory that is no variable of the function itself. Numbers, addresses, functions
-    and what is in a register are no memory."""
+    """Whether an operand is memory: no variable of the function's own, number, address or register."""
     if operand.startswith(("&", '"')) or operand.lstrip("*").startswith("<retval>"):
         return False
     if variable := VARIABLE.fullmatch(operand):

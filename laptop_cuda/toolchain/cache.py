@@ -1,7 +1,6 @@
 """Where builds are kept, and the helpers that make a folder of them safe for several processes.
 
-The caches of a program that builds on this engine are its own business: `prefer_cache` names a folder and,
-if it likes, an environment variable.
+A program on this engine has its own caches: `prefer_cache` names a folder, and perhaps an environment variable.
 """
 import contextlib
 import functools

@@ -3,8 +3,6 @@
 The object has those in device memory. g++ writes down the others beside each traced build (`by_value`); with
 clang those in shared memory are known only where a launch has reached them, and those of a thread not at all.
 """
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +19,7 @@ OF_SOURCE = re.compile(r"\[(?!/)[^][]+:\d+:\d+\]")       # headers have whole pa
 
 @dataclass(frozen=True)
 class Declared:
-    """Bytes of shared memory per block and of device memory, and the names of a thread's own arrays; `noted`: by
-    g++, else 0 and none but for device memory."""
+    """Bytes of shared memory per block, of device memory, a thread's own arrays; unless `noted`, the second."""
     shared: int = 0
     device: int = 0
     own: tuple[str, ...] = ()

@@ -4,8 +4,6 @@ g++ names each function that it gives hooks, in the list beside the build (`by_v
 library has and that list has not is the engine's own. If a line of the source is in it, then either the source
 has kept a function of its own from hooks, in whatever way, or code of the source was put in line there.
 """
-from __future__ import annotations
-
 import bisect
 import re
 from pathlib import Path

@@ -33,8 +33,7 @@ def of(library, names: tuple[str, ...], offsets) -> dict[int, Place]:
 
 def _ask(library: Path, names: tuple[str, ...], offsets: list[int]) -> dict[int, Place]:
     # An offset is a return address: the call before it is wanted. `-i` lists the functions that were inlined
-    # there, innermost first. The place is the first one in the source itself; else, in a file that it
-    # includes.
+    # there, innermost first. The place is the first in the source, else in a file included.
     addresses = [hex(o - 1) for o in offsets]
     found: dict[int, Place] = {}
     for offset, frames in zip(offsets, _frames(library, names, addresses)):

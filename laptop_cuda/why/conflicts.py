@@ -165,8 +165,7 @@ def _remedies(result, memory, counted: Counter, line: int, blocks) -> list[Remed
 
 
 def _declared(result, name: str, line: int) -> tuple[int, re.Match | None]:
-    """Elements per row of a shared array with rows that is used in `line`, and where its declaration, the last
-    before it, says so; 0 without rows."""
+    """Elements per row of a shared array used in `line`, and its last declaration's place; or 0."""
     source = next(iter(result.files.values()))
     until = sum(len(text) + 1 for text in source.split("\n")[:line])
     declared = re.compile(rf"__shared__[^;]*?\b{re.escape(name)}\s*\[[^\];]*\]\s*"

@@ -11,8 +11,7 @@ COPY = "def normalise(x):\n    return x\n"
 
 
 def named(texts: str, rest: str = COPY) -> dict[str, str]:
-    """{name: text} of what stands below each line `== name`: the modules that it uses are imported above it, and
-    `rest` ends it where it defines no answer."""
+    """{name: text} of what is below each line `== name`, imports added; `rest` ends what has no answer."""
     def whole(text):
         used = dict.fromkeys(MODULES.findall(text))
         imports = f"import {', '.join(used)}\n" if used else ""

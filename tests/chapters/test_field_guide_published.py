@@ -1,5 +1,4 @@
-"""Chapter 11, its layers and whole models, against the library (pip install "course_lib[field_guide]"): built here,
-nothing downloaded."""
+"""Chapter 11's layers and whole models against the library (course_lib[field_guide]), built here."""
 import pytest
 import torch
 

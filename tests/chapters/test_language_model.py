@@ -192,8 +192,7 @@ TRAINED = BytePairTokenizer.train(TEXT * 3 + "naïve café — ναι", 40)
 
 
 def test_the_most_frequent_pairs_are_merged_first():
-    # Of 6 newest and 3 widest: e s, then es t (9 each); then l o (7) before lo w (7), as their numbers are
-    # smaller.
+    # Of 6 newest and 3 widest: e s, then es t (9 each); then l o (7) before lo w (7): smaller numbers.
     tokenizer = BytePairTokenizer.train(TEXT, 4)
     assert [tokenizer.pieces[256 + i] for i in range(4)] == [b"es", b"est", b"lo", b"low"]
     assert len(tokenizer) == 260

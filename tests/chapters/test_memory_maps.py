@@ -90,8 +90,7 @@ def test_paged_maps_by_hand():
 def test_the_youngest_gives_way_and_everybody_is_served():
     trace = requests((4, 8), (4, 8), (4, 8), (1, 1))
     maps = paged_maps(trace, 4, 4)
-    # Two start with 5 slots. When they have 8 the younger gives way; it resumes at 9 when the first has all
-    # its 12.
+    # Two start with 5 slots. At 8 the younger gives way; it resumes at 9 when the first has all its 12.
     used = [sum(length for length, kind in lengths if kind == USED) for lengths in maps]
     assert used == [10, 12, 14, 16, 9, 10, 11, 12, 9, 10, 11, 12]
 

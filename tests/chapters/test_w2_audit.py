@@ -33,8 +33,7 @@ def gaussians(*shape, seed=0):
 def test_repeated_tokens_and_the_floor():
     tokens = datasets.repeated_tokens(3, seeded())
     assert tokens.shape == (3, 128) and torch.equal(tokens[:, :64], tokens[:, 64:]) and tokens.max() < 1024
-    # 127 targets, of which those at places 1 to 63 are new: who knows the rest for certain still pays for
-    # these.
+    # 127 targets, new at places 1 to 63: who knows the rest for certain still pays for these.
     assert len(tokens[0, 1:64]) / len(tokens[0, 1:]) * math.log(1024) == pytest.approx(w2_audit_tasks.FLOOR)
     assert round(w2_audit_tasks.FLOOR, 4) == 3.4384
     inputs, at, answers = w2_audit_tasks.copied(seeded())

@@ -20,24 +20,6 @@ namespace cg = cooperative_groups;
 #define FULL 0xffffffffu
 
 // ================================================================ scans, sorting, counting
-__global__ void scan_one_buffer(const float* in, float* out) {
-    __shared__ float s[128];
-    int t = threadIdx.x;
-    s[t] = in[t];
-    for (int stride = 1; stride < blockDim.x; stride *= 2) {
-        __syncthreads();
-        float v = 0;
-        if (t >= stride) v = s[t - stride];
-        __syncthreads();
-        if (t >= stride) s[t] += v;
-    }
-    out[t] = s[t];
-}
-__global__ void scan_warp(const int* in, int* out) {
-    int lane = threadIdx.x & 31, v = in[threadIdx.x];
-    for (int d = 1; d < 32; d <<= 1) { int below = __shfl_up_sync(FULL, v, d); if (lane >= d) v += below; }
-    out[threadIdx.x] = v;
-}
 __global__ void scan_groups(const int* in, int* out) {
     auto tile = cg::tiled_partition<16>(cg::this_thread_block());
     out[threadIdx.x] = cg::exclusive_scan(tile, in[threadIdx.x], cg::plus<int>());
@@ -50,22 +32,6 @@ __global__ void histogram_shared(const int* value, int* bins, int n) {
         atomicAdd(&local[value[i]], 1);
     __syncthreads();
     if (threadIdx.x < 16) atomicAdd(&bins[threadIdx.x], local[threadIdx.x]);
-}
-__global__ void bitonic_sort(float* data) {
-    __shared__ float s[64];
-    int t = threadIdx.x;
-    s[t] = data[t];
-    __syncthreads();
-    for (int k = 2; k <= 64; k <<= 1)
-        for (int j = k >> 1; j > 0; j >>= 1) {
-            int other = t ^ j;
-            if (other > t) {
-                bool up = (t & k) == 0;
-                if ((s[t] > s[other]) == up) { float kept = s[t]; s[t] = s[other]; s[other] = kept; }
-            }
-            __syncthreads();
-        }
-    data[t] = s[t];
 }
 __global__ void compact(const int* in, int* out, int* count, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x & 31;
@@ -113,10 +79,6 @@ __global__ void softmax_online(float* out, const float* inp, int N, int C) {
     for (int i = warp.thread_rank(); i < C; i += warp.size())
         __stcs(out + idx * C + i, expf(__ldcs(&x[i]) - all.maxval) / all.sum);
 }
-__global__ void embedding_backward(float* dwte, const float* dout, const int* tokens, int T, int C) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < T * C) atomicAdd(&dwte[tokens[i / C] * C + i % C], dout[i]);
-}
 // ================================================================ warps, groups, exits
 __global__ void partial_masks(const int* in, int* out) {
     int lane = threadIdx.x & 31;
@@ -156,14 +118,6 @@ __global__ void skips_the_loop_and_ends(const float* in, float* out, int n) {
         __syncthreads();
         out[i] = tile[i + 32];
     }
-}
-__global__ void early_return_before_barrier(const float* in, float* out, int n) {
-    __shared__ float s[128];
-    int t = threadIdx.x;
-    if (t >= n) return;
-    s[t] = in[t];
-    __syncthreads();
-    out[t] = s[n - 1 - t];
 }
 __global__ void warp_synchronous(const float* in, float* out) {
     __shared__ float rows[4][32];
@@ -301,21 +255,15 @@ def blank(*shape: int, like: torch.dtype = torch.float32) -> torch.Tensor:
     return cuda.empty(*shape, dtype=like)
 
 
-launch("scan_one_buffer", 1, 128, lambda x=randn(128): ((x, blank(128)), {1: x.cumsum(0)}))
-launch("scan_warp", 1, 64, lambda x=integers(64, 10): ((x, blank(64, like=torch.int32)),
-       {1: x.view(2, 32).cumsum(1).view(64).int()}))
 launch("scan_groups", 1, 64, lambda x=integers(64, 10).view(4, 16): ((x, blank(4, 16, like=torch.int32)),
        {1: (x.cumsum(1) - x).int()}))
 launch("histogram_shared", 3, 64, lambda x=integers(1000, 16): ((x, torch.zeros(16, dtype=torch.int32), 1000),
        {1: x.bincount(minlength=16).int()}))
-launch("bitonic_sort", 1, 64, lambda x=randn(64): ((x.clone(),), {0: x.sort().values}))
 launch("aggregated", 2, 160, lambda x=integers(300, 5) - 2: ((x, torch.zeros(1, dtype=torch.int32), 300),
        {1: (x > 0).sum()[None].int()}))
 launch("spin_lock", 5, 32, lambda: ((torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)),
        {0: torch.zeros(1).int(), 1: torch.tensor([5]).int()}))
 launch("softmax_online", 2, 128, lambda x=randn(7, 70): ((blank(7, 70), x, 7, 70), {0: x.softmax(-1)}))
-launch("embedding_backward", 2, 96, lambda grad=randn(20, 8), tokens=integers(20, 5):
-       ((torch.zeros(5, 8), grad, tokens, 20, 8), {0: torch.zeros(5, 8).index_add(0, tokens.long(), grad)}))
 launch("partial_masks", 1, 32, lambda x=integers(32, 50): ((x, blank(2, like=torch.int32)),
        {1: torch.stack([x[:16].sum(), x[16:].max()]).int()}))
 
@@ -338,7 +286,6 @@ def return_within_the_loop():
 
 
 launch("skips_the_loop_and_ends", 1, 128, lambda x=randn(128): ((x, blank(96), 96), {1: x[32:]}))
-launch("early_return_before_barrier", 1, 128, lambda x=randn(70): ((x, blank(70), 70), {1: x.flip(0)}))
 launch("warp_synchronous", 1, 128, lambda x=randn(128), lane=torch.arange(32): ((x, blank(128)),
        {1: 2 * x.view(4, 32)[:, 31 - (lane ^ 1)].reshape(128)}))
 

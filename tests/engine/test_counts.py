@@ -83,9 +83,6 @@ __global__ void pitch33(const float* a, float* out) {
 __global__ void gather(const float* in, const int* index, float* out) {
     out[threadIdx.x] = in[index[threadIdx.x]];
 }
-__global__ void grid_stride(const float* in, float* out, int n) {
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = in[i];
-}
 __global__ void square_block(const float* a, float* out) {
     int x = threadIdx.x, y = threadIdx.y;
     out[y * 64 + x] = a[y * 64 + x];
@@ -201,23 +198,6 @@ __global__ void banks_float2(float* out) {
     float2 v = s[31 - t];
     out[t] = v.x + v.y;
 }
-__global__ void transpose_naive(const float* in, float* out, int n) {
-    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y;
-    out[x * n + y] = in[y * n + x];
-}
-__global__ void matmul_tiled(const float* a, const float* b, float* c, int n) {
-    __shared__ float as[16][16], bs[16][16];
-    int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx;
-    float sum = 0;
-    for (int t = 0; t < n; t += 16) {
-        as[ty][tx] = a[row * n + t + tx];
-        bs[ty][tx] = b[(t + ty) * n + col];
-        __syncthreads();
-        for (int k = 0; k < 16; ++k) sum += as[ty][k] * bs[k][tx];
-        __syncthreads();
-    }
-    c[row * n + col] = sum;
-}
 __global__ void dynamic(const float* in, float* out) {
     extern __shared__ float s[];
     s[threadIdx.x * 2] = in[threadIdx.x];
@@ -257,8 +237,7 @@ def check_shared(launch, load: tuple[int, int, int], store: tuple[int, int, int]
 
 @dataclass
 class Count:
-    """A launch, and what it loads from and stores to global memory: requests, sectors, bytes asked for, and
-    how many different sectors."""
+    """A launch, its global loads and stores: requests, sectors, bytes asked for, different sectors."""
     name: str
     kernel: str
     grid: object
@@ -294,9 +273,6 @@ COUNTS = [
     Count("gather_of_scattered_elements", "gather", 1, 32,
           lambda index=(torch.arange(32) * 64).int(): (ramp(2048), index, torch.zeros(32)),
           load=(2, 36, 256, 36)),
-    # 128 threads over 1000 elements: 7 full rounds of 4 warps (896), then 104 = 3 warps and 8 lanes.
-    Count("grid_stride_loop", "grid_stride", 2, 64, lambda: (ramp(1000), torch.zeros(1000), 1000),
-          load=(7 * 4 + 4, 7 * 16 + 3 * 4 + 1, 4000, 125)),
     # A warp is 4 rows of 8 lanes; a row of 8 floats is one sector. 2 warps.
     Count("a_block_of_8_by_8_reads_four_rows_a_warp", "square_block", 1, (8, 8),
           lambda: (ramp(64 * 8), torch.zeros(64 * 8)), load=(2, 8, 256, 8), store=(2, 8, 256, 8)),
@@ -335,8 +311,7 @@ COUNTS = [
     # Round k has the lanes k + 1 to 31: 31 rounds, 31 + 30 + ... + 1 = 496 loads of 4 bytes. The first active
     # lane is m = k + 1, and lanes m to 31 cover 4 - m // 8 sectors: 7 * 4 + 8 * 3 + 8 * 2 + 8 * 1 = 76.
     Count("triangle", "triangle", 1, 32, lambda: (ramp(1024), torch.zeros(32)), load=(31, 76, 496 * 4, 76)),
-    # In each of 8 rounds 24 of the 32 lanes load, and each sector keeps 6 of its 8 lanes: 8 requests of
-    # 4 sectors.
+    # In each of 8 rounds 24 of 32 lanes load, 6 of the 8 of each sector: 8 requests of 4 sectors.
     Count("continue", "skipping", 1, 32, lambda: (ramp(256), torch.zeros(32)), load=(8, 32, 8 * 24 * 4, 32)),
     # The same load instruction in fetch(), reached from two calls: two requests of 16 lanes, 2 sectors each.
     Count("a_helper_called_from_both_arms", "shared_helper", 1, 32,
@@ -347,15 +322,13 @@ COUNTS = [
     # Each case has every fourth lane: 8 lanes, which touch all 4 sectors of their row.
     Count("switch_with_four_cases", "four_cases", 1, 32, lambda: (ramp(128), torch.zeros(32)),
           load=(4, 16, 128, 16), store=(1, 4, 128)),
-    # Lanes 0-7 leave in round 0, 8-15 in round 1, and so on: 24, 16, 8 and 0 lanes load, in 3, 2 and 1
-    # sectors.
+    # Lanes 0-7 leave in round 0, 8-15 in round 1, ...: 24, 16, 8 and 0 lanes load, in 3, 2 and 1 sectors.
     Count("lanes_leaving_a_loop_by_return", "leaving", 1, 32, lambda: (ramp(128), torch.zeros(128)),
           load=(3, 6, 48 * 4, 6), store=(3, 6, 48 * 4, 6)),
     # 16 lanes (2 sectors), then 8 lanes (1) and 8 lanes (1); the store has 16 lanes again.
     Count("nested_arms", "nested", 1, 32, lambda: (ramp(128), torch.zeros(32)), load=(3, 4, 64 + 32 + 32, 4),
           store=(1, 2, 64)),
-    # a is read by lanes 0-15 only: 2 sectors. It is positive for the lanes 4 to 15: 12 lanes read b and
-    # store, bytes 16 to 64, 2 sectors.
+    # Lanes 0-15 read a: 2 sectors. Lanes 4-15, where it is above 0, read b and store bytes 16-64: 2 sectors.
     Count("short_circuit", "short_circuit", 1, 32,
           lambda a=torch.tensor([-1.0] * 4 + [1.0] * 28): (a, ramp(32), torch.zeros(32)),
           load=(2, 4, 64 + 48, 4), store=(1, 2, 48)),
@@ -365,10 +338,6 @@ COUNTS = [
     Count("rows_of_different_length", "ragged_rows", 1, 32,
           lambda length=(torch.arange(32) % 4).int(): (length, ramp(256), torch.zeros(32)),
           load=(4 + 3, 4 * 4 + 24 + 16 + 8, (32 + 24 + 16 + 8) * 4 + 48 * 4, 4 + 24)),
-    # 64 x 64, each warp reads one row (4 sectors) and writes a column (32 sectors).
-    Count("transpose_without_a_tile", "transpose_naive", (2, 8), (32, 8),
-          lambda: (ramp(4096), torch.zeros(4096), 64), load=(128, 512, 16384, 512),
-          store=(128, 128 * 32, 16384, 512)),
     Count("float4_made_in_a_call_is_one_store", "make4", 1, 32, lambda: (torch.zeros(128), 2.0),
           load=(0, 0, 0), store=(1, 16, 512, 16)),
 ]
@@ -414,40 +383,10 @@ def test_shared_float2(mod):
     check_shared(launch, (1, 2, 0), (1, 2, 0))
 
 
-def test_dynamic_shared_memory(mod): # Words 2 t: two lanes a bank.
+def test_dynamic_shared_memory_and_counts_by_line(mod):   # Words 2 t: two lanes a bank.
     launch = counted(mod.dynamic, 1, 32, ramp(32), torch.zeros(32), shared=256)
     check_shared(launch, (1, 2, 1), (1, 2, 1))
-
-
-@pytest.mark.parametrize("order", ["forward", "reverse", "seeded"])
-def test_the_longest_thread_and_warp(mod, order):
-    """by_one: 997 loads and stores of one thread. copy: two. uneven: three stores, which its warp runs beside one.
-    met: a load, a store, the barrier, two loads, five shuffles and an atomic operation, of thread 0 alone."""
-    with cuda.profile(order=order, seed=7) as report:
-        mod.by_one[3, 33](ramp(997), torch.zeros(997), 997)
-        mod.copy[5, 200](ramp(997), torch.zeros(997), 997)
-        mod.uneven[1, 45](torch.zeros(45))
-        mod.met[2, 66](ramp(66), torch.zeros(1))
-    assert [(launch.longest_thread, launch.longest_warp) for launch in report.launches] == [
-        (2 * 997, 2 * 997), (2, 2), (3, 4), (11, 11)]
-    assert "longest thread" in str(report) and "11 steps of the longest warp" in report._repr_html_()
-    assert "step: one load" in str(report)
-
-
-def test_atomics_are_a_class_of_their_own(mod):
-    # 128 threads, 4 warps: 4 atomic requests, and only the values count as loads.
-    launch = counted(mod.histogram, 1, 128, (torch.arange(128) % 4).int(), torch.zeros(4).int(), 128)
-    check(launch.global_load, 4, 16, 512)
-    assert launch.global_store.requests == 0
-    assert launch.atomics == 4
-
-
-def test_counts_by_line(mod):
-    # The tiled product: the line that loads a has 512 requests, the inner line 16384 shared loads.
-    launch = counted(mod.matmul_tiled, (4, 4), (16, 16), ramp(4096), ramp(4096), torch.zeros(4096), 64)
-    (loads_a,) = line_of(SOURCE, "as[ty][tx] = a[row * n + t +")
-    (inner,) = line_of(SOURCE, "sum += as[ty][k] *")
-    lines = {line.line: line for line in launch.lines}
-    assert lines[loads_a].global_load.requests == 512 and lines[loads_a].shared_store.requests == 512
-    assert lines[inner].shared_load.requests == 16384
-    assert sum(line.global_load.sectors for line in launch.lines) == launch.global_load.sectors
+    kinds = "global_load", "shared_store", "shared_load", "global_store"
+    by_line = {line.line: [getattr(line, kind).requests for kind in kinds] for line in launch.lines}
+    (first,), (second,) = line_of(SOURCE, "s[threadIdx.x * 2] = in"), line_of(SOURCE, "out[threadIdx.x] = s[th")
+    assert by_line == {first: [1, 1, 0, 0], second: [0, 0, 1, 1]}

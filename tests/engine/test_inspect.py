@@ -218,8 +218,7 @@ def test_every_instruction_has_its_line_and_the_lines_sum_to_the_launch(module, 
     assert sum(c.global_load.requests for c in counted) == launch.global_load.requests == 4
     assert sum(c.shared_load.wavefronts for c in counted) == launch.shared_load.wavefronts
     assert found["executed"]["global load"] == 4 and found["executed"]["shared store"] == 4
-    # 64 values per thread, four per load where the compiler widens them: between 16 and 64 loads by each of 4
-    # warps
+    # 64 values per thread, four per load where the compiler widens them: 16 to 64 loads by each of 4 warps
     assert 4 * 16 <= found["executed"]["shared load"] <= 4 * 64
     assert 4 * 64 <= found["executed"]["FP32"] <= 4 * 70
     assert "<details>" in found._repr_html_() and "LDG" in found._repr_html_()

@@ -1,5 +1,4 @@
-"""The counts under the profiler's names: exact values of small kernels, the tool's own columns, what is said where
-a figure is not known."""
+"""The counts under the profiler's names: exact values, the tool's own columns, what is said of the unknown."""
 import csv
 import io
 import math

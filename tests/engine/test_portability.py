@@ -133,8 +133,7 @@ def test_the_suite_with_another_compiler(compiler):
     for other in COMPILERS[:COMPILERS.index(compiler)]:
         if Path(shutil.which(other) or "").resolve() == Path(shutil.which(compiler)).resolve():
             pytest.skip(f"not run: {compiler} is {other}, which has its run")
-    # g++ 11 cannot leave the headers' functions out of its basic blocks, so an endless loop around an atomic
-    # has no line of its own.
+    # g++ 11 keeps the headers in its blocks: an endless loop around an atomic has no line of its own.
     without = ["-k", "not waits_for_the_next_block"] if compiler == "g++-11" else []
     suite(ENGINE[1:], {"CXX": compiler}, *without)
     suite(["../tools/test_gpu_cases.py"], {"CXX": compiler}, "-k",

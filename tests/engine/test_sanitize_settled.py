@@ -1,5 +1,4 @@
-"""What the sanitizer does not look at twice is nothing that it would have found: random programs, checked the quick way and
-with every access looked at in full."""
+"""What the sanitizer does not look at twice is no finding: random programs, checked quickly and in full."""
 import numpy as np
 import pytest
 
@@ -7,8 +6,7 @@ import laptop_cuda as cuda
 from engine_kit import mod  # noqa: F401
 from laptop_cuda import launch
 
-# Each step is (what, stride, offset, who): all its threads, or one, touch a place of shared or global memory
-# or meet.
+# Each step is (what, stride, offset, who): all threads, or one, touch shared or global memory, or meet.
 SOURCE = """
 #define SIZE 64
 __global__ void play(const int* steps, int n, float* g, unsigned* flag, float* out) {

@@ -129,31 +129,15 @@ def test_banks_are_the_engines(pitch, read, expected):
 
 @pytest.mark.parametrize("name, said, state", [
     ("weights", "product: 'much' is not a number", {"product": "much"}),
-    ("weights", "scale: 'twice' is none of", {"scale": "twice"}),
     ("looking", "line: type at least one", {"text": ""}),
     ("looking", "'ï', which is not in the vocabulary", {"text": "naïve"}),
-    ("looking", "layer: None is not a number", {"layer": None}),
-    ("looking", "no control 'heads'", {"heads": 1}),
-    ("clock_hands", "base: 'large' is not a number", {"base": "large"}),
-    ("rope_scaling", "rule: 'ntk' is none of", {"rule": "ntk"}),
-    ("state_recall", "keys: 'equal' is none of random, alike", {"keys": "equal"}),
-    ("chunks", "size: .6. is not a number", {"size": [6]}),
-    ("mask_designer", "stride: 'no' is not a number", {"stride": "no"}),
-    ("chosen_keys", "way: 'all' is none of the best", {"way": "all"}),
-    ("waves", "splits: 'all' is not a number", {"splits": "all"}),
-    ("gaussians", "a: 3 is not a point", {"a": 3}),
-    ("cache_sizes", "model: 'GPT-9' is none of", {"model": "GPT-9"}),
-    ("pages", "no control 'pages'", {"pages": 2}),
+    ("gaussians", "a: 3 is not a point", {"a": 3}), ("ideas", "idea: 'sieve' is none of", {"idea": "sieve"}),
     ("small_model", "prompt: type at least one", {"text": ""}),
     ("small_model", "not in the vocabulary", {"text": "naïve"}),
     ("configuration", "'heads' is not name=value", {"edit": "heads"}),
     ("configuration", "at most 1,000", {"edit": "num_hidden_layers=5000"}),
     ("configuration", "head_dim must be between 0", {"edit": "head_dim=-3"}),
-    ("configuration", "num_key_value_heads divides", {"edit": "num_key_value_heads=5"}),
-    ("scheduler", "slots: 50 is none of", {"slots": 50}),
-    ("audit", "task: 'all' is none of", {"task": "all"}),
-    ("ideas", "idea: 'sieve' is none of", {"idea": "sieve"}),
-    ("shared_heads", "no control 'heads'", {"heads": 4})])
+    ("configuration", "num_key_value_heads divides", {"edit": "num_key_value_heads=5"})])
 def test_a_bad_value_is_refused_by_name(name, said, state):
     with pytest.raises(ValueError, match=said):
         words(name, **state)

@@ -107,8 +107,7 @@ def test_the_file_is_written_after_every_row(one_case, tmp_path):
 
 
 def test_the_clock_hides_the_host_s_time(monkeypatch):
-    """On the pretend card, by a clock that only the host's work moves: a kernel of 2 ms takes 2 ms, however long Python needs
-    to launch it, up to a limit."""
+    """By a clock that the host's work moves, a kernel of 2 ms takes 2 ms, whatever its launch, to a limit."""
     seconds = [0.0]
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: seconds[0]))
     module = cuda.compile("__global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }")

@@ -1,6 +1,4 @@
 """The controls of an explorable. Each has a name, the values it can take, and where it starts."""
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 
@@ -10,24 +8,28 @@ def amount(count: int, things: str) -> str:
 
 
 @dataclass(frozen=True)
-class Slider:
-    """One of a row of numbers. With `play` it has a button that walks through them.
-
-        Slider("stride", range(1, 33), unit="floats")
-    """
+class _Listed:
     name: str
     values: tuple
-    start: float | None = None
+    start: float | str | None = None
     label: str = ""
-    unit: str = ""
-    play: bool = False
-    kind: str = field(default="slider", init=False)
 
     def __post_init__(self):
         object.__setattr__(self, "values", tuple(self.values))
 
     def first(self):
         return self.values[0] if self.start is None else self.start
+
+
+@dataclass(frozen=True)
+class Slider(_Listed):
+    """One of a row of numbers. With `play` it has a button that walks through them.
+
+        Slider("stride", range(1, 33), unit="floats")
+    """
+    unit: str = ""
+    play: bool = False
+    kind: str = field(default="slider", init=False)
 
     def accept(self, value):
         """The value nearest to what the browser or a caller says."""
@@ -37,19 +39,9 @@ class Slider:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(_Listed):
     """One of a few words: Choice("theme", ("causal", "window"))."""
-    name: str
-    values: tuple
-    start: str | None = None
-    label: str = ""
     kind: str = field(default="choice", init=False)
-
-    def __post_init__(self):
-        object.__setattr__(self, "values", tuple(self.values))
-
-    def first(self):
-        return self.values[0] if self.start is None else self.start
 
     def accept(self, value):
         if value not in self.values:

@@ -1,6 +1,4 @@
 """What an explorable is: a title, a caption, controls, and a function from their state to a picture."""
-from __future__ import annotations
-
 import itertools
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -120,8 +120,7 @@ def gemma(c):
 
 @whole("gemma4_text", "gemma4")
 def gemma4(c):
-    """Gemma's sandwich, stored as it is; each layer is told of each token once more, and scaled; layers that
-    reuse keys may be twice as wide."""
+    """Gemma's sandwich; each layer is told of each token again, and scaled; what reuses keys may be wider."""
     shared, act = c.get("num_kv_shared_layers", 0), c.get("hidden_activation", "gelu_pytorch_tanh")
     if c.get("enable_moe_block"):
         raise ValueError("enable_moe_block: Gemma 4's experts beside a dense layer are not built here")

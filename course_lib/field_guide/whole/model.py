@@ -35,9 +35,8 @@ class Model:
 
     @torch.no_grad()
     def logits(self, ids: Tensor, attention_mask: Tensor | None = None, caches: list | None = None) -> Tensor:
-        """ids (b, n) -> (b, n, vocab) in float32. The mask (b, all tokens so far) is 0 where a text is
-        padded, left or right. With `caches` (of `decoder.caches()`) ids are the tokens that they do not hold
-        yet."""
+        """ids (b, n) -> (b, n, vocab) in float32. The mask (b, all tokens so far) is 0 where a text is padded,
+        left or right. With `caches` (`decoder.caches()`) ids are those not in them."""
         ids = self.checked(ids)
         b, n = ids.shape
         before = next((cache.length for layer in caches or () for cache in layer), 0)

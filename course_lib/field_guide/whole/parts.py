@@ -12,8 +12,7 @@ ACTIVATIONS = {"silu": F.silu, "swish": F.silu, "gelu": F.gelu, "relu": F.relu, 
 
 
 class Norm(nn.Module):
-    """Over the last dimension, computed in float32: "rms", "layer" (the mean is taken out first), or "bare",
-    RMS without learned factors."""
+    """Over the last dimension, in float32: "rms", "layer" (without the mean), "bare" (RMS, nothing learned)."""
 
     def __init__(self, width: int, eps: float, kind: str = "rms", bias: bool = False):
         super().__init__()

@@ -4,8 +4,6 @@ It is started by path, knows only the files named to it, and serves one job at a
 run, answer, and end everything that the job has started. Nothing it holds is secret.
 """
 # over the guide: the child loads this file by its path, without the package around it
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

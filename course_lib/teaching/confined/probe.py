@@ -1,6 +1,4 @@
 """Whether the walls hold on this machine: code that tries to get through them is run behind them."""
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

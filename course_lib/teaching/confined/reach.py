@@ -1,6 +1,4 @@
 """What a student's code may read, and as whom it runs."""
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -1,6 +1,4 @@
 """What became of a run in the sandbox, read from what came back without believing it."""
-from __future__ import annotations
-
 import signal
 from dataclasses import dataclass
 from typing import Any

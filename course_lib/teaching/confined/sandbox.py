@@ -6,8 +6,6 @@
 One process with torch loaded waits, and forks once for each run (a few milliseconds); the fork builds its
 walls (`walls.py`), runs the code, sends plain data back (`wire.py`) and is ended with all it started.
 """
-from __future__ import annotations
-
 import json
 import os
 import select

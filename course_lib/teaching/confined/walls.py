@@ -1,12 +1,9 @@
 """The walls around a student's code: the rights that a process gives up before it runs that.
 
 Limits on time, memory, processes and files (setrlimit); another user, if this one is root; only the listed
-folders to read (Landlock); no network and nothing that reaches into another process (seccomp). A process
-cannot undo them, and its children inherit them. Standard library only: the grader's child loads this file
-alone, and calls C through ctypes.
+folders to read (Landlock); no network and nothing that reaches into another process (seccomp). They cannot be
+undone and are inherited. Standard library only (C by ctypes): the grader's child loads this alone.
 """
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
@@ -107,8 +104,7 @@ def landlock_version() -> int:
 
 
 def landlock(readable: list[str], listable: list[str], folder: str) -> int:
-    """A ruleset (a file descriptor) for `enforce`: read and run below `readable`, list `listable`, write in
-    `folder`."""
+    """A ruleset (a file descriptor): read and run below `readable`, list `listable`, write in `folder`."""
     version = landlock_version()
     handled = ALL_ACCESS.get(version, (1 << 16) - 1)
     attributes = struct.pack("=QQQ", handled, 3, 3)      # TCP; abstract sockets and signals to outside
@@ -173,8 +169,7 @@ DENIED = {
     "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105),
     "finit_module": (313, 273), "delete_module": (176, 106), "reboot": (169, 142), "swapon": (167, 224),
     "swapoff": (168, 225), "acct": (163, 89), "syslog": (103, 116)}
-# Answered with "done" and not carried out: the linker makes what it wrote executable, and Landlock does not
-# govern modes.
+# Answered with "done" only: the linker makes its file executable, and Landlock does not govern modes.
 PRETENDED = {"chmod": (90, 52), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452)}
 OWN_ONLY = {"prlimit64": (302, 261)}                 # allowed with pid 0, that is for oneself
 # allowed to oneself where Landlock does not scope signals

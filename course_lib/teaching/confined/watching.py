@@ -1,6 +1,4 @@
 """What a job's processes take, read from /proc by the process above: memory, files, idle time."""
-from __future__ import annotations
-
 import os
 import stat
 import sys

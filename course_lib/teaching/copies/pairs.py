@@ -3,8 +3,6 @@
 One short function is often written twice. So an agreement weighs the less the more of the class has it:
 log2(N / n) bits, where n of N students wrote it so. A pair's bits are summed over *write* exercises.
 """
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

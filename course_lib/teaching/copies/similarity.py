@@ -1,6 +1,4 @@
 """Code that is the same, names, comments and spacing aside; whether a text holds a solution."""
-from __future__ import annotations
-
 import ast
 import builtins
 import re

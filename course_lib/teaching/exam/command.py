@@ -1,6 +1,4 @@
 """`python -m course_lib exam out|mark`: one sheet per student from a roster and a secret, and its marks."""
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,6 +1,4 @@
 """Rows that are longer than shared memory: how much of one is kept."""
-from __future__ import annotations
-
 import torch
 
 from course_lib.exercises import Case, Launch, out

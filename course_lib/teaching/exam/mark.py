@@ -1,6 +1,4 @@
 """Marking an exam: each student's cells on the student's own sheet, behind the walls that `grade` uses."""
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

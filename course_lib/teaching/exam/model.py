@@ -1,6 +1,4 @@
 """What requests cost on a machine, by arithmetic: the definitions by which the engine counts."""
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,6 +1,4 @@
 """A student's exam as a notebook: the machine in words, and for each exercise a card, a stub and a trial."""
-from __future__ import annotations
-
 import textwrap
 
 from .predict import QUESTIONS

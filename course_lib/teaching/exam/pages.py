@@ -1,6 +1,4 @@
 """Rows in pages: how far apart rows must be stored so that a gather moves no sector for nothing."""
-from __future__ import annotations
-
 import torch
 
 from course_lib.exercises import Case, Launch, out, scratch
@@ -12,9 +10,8 @@ class Gather(Problem):
     """Rows of `width` floats are stored anywhere in pages and gathered in another order.
 
     Sectors: a row of `width` floats covers at least ceil(4 * width / sector) sectors, and exactly that many
-    where it begins at a sector; its first 32, next 32, ... floats then begin at sectors too. It is written
-    once and gathered once per entry of `order`. `in`, `out` and the two lists are contiguous and cost what
-    `run` says. So no layout costs less.
+    where it begins at a sector; its first 32, next 32, ... floats then begin at sectors too. It is written once
+    and gathered once per entry of `order`. The other arrays cost what `run` says. So no layout costs less.
 
     Room: the pages have `slots` rows of the least multiple of a sector that holds a row. A larger pitch does
     not fit into them, a smaller one lets a row begin inside a sector and costs a sector more there.

@@ -1,6 +1,4 @@
 """Problems whose answer is a pitch: a tile that is written by rows and read by columns."""
-from __future__ import annotations
-
 import random
 
 import torch

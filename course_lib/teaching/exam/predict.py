@@ -1,6 +1,4 @@
 """Questions whose answer is a number of the student's own machine."""
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

@@ -1,6 +1,4 @@
 """A problem of the exam: what is drawn for a student, what solves it there, and what it may cost."""
-from __future__ import annotations
-
 import random
 import textwrap
 from dataclasses import asdict, replace

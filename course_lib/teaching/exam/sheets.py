@@ -1,6 +1,4 @@
 """A student's sheet: the machine and the numbers, drawn from the class's secret and the student's name."""
-from __future__ import annotations
-
 import hashlib
 import random
 from dataclasses import dataclass

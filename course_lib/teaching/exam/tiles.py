@@ -1,6 +1,4 @@
 """Problems whose answer is how much of the shared memory holds what."""
-from __future__ import annotations
-
 import torch
 
 from course_lib.exercises import Case, Launch, out
@@ -9,8 +7,7 @@ from .problem import Problem, draw_room, sized
 
 
 class Product(Problem):
-    """C = A B through tiles in shared memory: `rows` x `depth` of A, `depth` x `columns` of B, and the
-    partial sums of `rows` x `columns` of C.
+    """C = A B by tiles in shared memory: `rows` x `depth` of A, `depth` x `columns` of B, and C's partial sums.
 
     A tile of C needs its rows of A and its columns of B once. So A is read ceil(n / columns) times, B
     ceil(m / rows) times, and C is written once; with whole sectors, that is

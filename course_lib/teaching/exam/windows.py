@@ -1,6 +1,4 @@
 """A window's scores, seen from the keys: a shared tile that is read along its diagonals."""
-from __future__ import annotations
-
 import random
 
 import torch

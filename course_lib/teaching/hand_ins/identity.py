@@ -2,8 +2,6 @@
 
 What a student can choose inside a hand-in (folders in a zip, files in a folder) never names anybody else.
 """
-from __future__ import annotations
-
 import csv
 import datetime
 import re
@@ -120,8 +118,7 @@ def _without_common_words(text: str) -> str:
 
 @dataclass
 class Roster:
-    """The students of a class, from a CSV file with a header: `name`, and `id`, `email`, `login` or `group`
-    where there are any.
+    """The students of a class, from a CSV file: `name`, and perhaps `id`, `email`, `login`, `group`.
 
     The gradebooks that Canvas and Moodle export will do as they are.
     """

@@ -4,8 +4,6 @@ Nothing is unpacked to the disk and nothing is followed: no links, no devices. E
 is read, per file and per hand-in, so that one hand-in cannot take the memory or the time of the others.
 """
 
-from __future__ import annotations
-
 import datetime
 import io
 import re

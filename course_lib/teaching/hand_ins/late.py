@@ -1,7 +1,5 @@
 """Deadlines: how much a late hand-in loses. The time of a hand-in is the one in the name that Brightspace or
 Blackboard gave it, else that of its file. Canvas's word, which depends on Canvas's own deadline, is a note."""
-from __future__ import annotations
-
 import datetime
 import math
 from dataclasses import dataclass, field

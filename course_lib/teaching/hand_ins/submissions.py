@@ -3,8 +3,6 @@
     alice/03_gqa.ipynb   03_gqa_alice.ipynb   alice.zip with 03_gqa.ipynb   submitted/alice/gqa/gqa.ipynb
     Alice Smith_4711_assignsubmission_file_/anything.zip   smithalice_12345_678910_03_gqa.ipynb
 """
-from __future__ import annotations
-
 import codecs
 import datetime
 import json

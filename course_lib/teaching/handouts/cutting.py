@@ -3,8 +3,6 @@
 What is taken out is declared here by name. A handout is searched by text and by behaviour (`leaks.py`): there is
 none where a solution is missing from these lists.
 """
-from __future__ import annotations
-
 import ast
 import re
 import textwrap

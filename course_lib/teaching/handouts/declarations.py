@@ -1,6 +1,4 @@
 """A chapter's exercises as a handout has them: comparisons and properties as code, the rest as data."""
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

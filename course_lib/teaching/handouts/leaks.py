@@ -1,6 +1,4 @@
 """Which of the package's own functions, classes and kernels solve an exercise: found by its check."""
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

@@ -1,6 +1,4 @@
 """Which modules of the course a set of notebooks needs, found from the code."""
-from __future__ import annotations
-
 import ast
 import re
 from functools import lru_cache

@@ -1,6 +1,4 @@
 """The checks of a chapter's declarations as source, with what they refer to: a handout takes them as code."""
-from __future__ import annotations
-
 import ast
 import inspect
 from types import ModuleType

@@ -1,6 +1,4 @@
 """A handout's notebook: without outputs, and without cells that show a solution, or nearly all of one."""
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

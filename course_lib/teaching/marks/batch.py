@@ -1,6 +1,4 @@
 """Marking many notebooks at a time, on this machine or on a cluster, so that none can stop the others."""
-from __future__ import annotations
-
 import atexit
 import concurrent.futures
 import contextlib

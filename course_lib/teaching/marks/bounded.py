@@ -1,6 +1,4 @@
 """A bound on the memory that a comparison may take."""
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,11 +1,8 @@
 """Marks that a person gives: RESULTS/by_hand.csv, which `grade` writes and reads again, filled in.
 
-A student's text answer is a Markdown cell that begins with `Answer 3.a` (a heading or bold, or not): each has
-a line with its text. Points in a line of an ordinary exercise replace the automatic ones. Lines that somebody
-has filled in are kept for good.
+A student's text answer is a Markdown cell that begins with `Answer 3.a` (a heading or bold, or not): each has a
+line with its text. Points of an ordinary exercise replace the automatic ones. Filled-in lines are kept.
 """
-
-from __future__ import annotations
 
 import csv
 import re

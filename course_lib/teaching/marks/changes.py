@@ -1,6 +1,4 @@
 """changes.csv: what this marking changed against the one before, row by row of grades.csv."""
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,6 +1,4 @@
 """Marking one notebook: the part that runs on a worker of the grader, here or on a cluster."""
-from __future__ import annotations
-
 import hashlib
 import threading
 from dataclasses import asdict

@@ -1,6 +1,4 @@
 """Verdicts of earlier runs, kept in RESULTS/marks.json under everything that they depend on."""
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets

@@ -1,6 +1,4 @@
 """The table of marks: every student against every exercise of the chapters."""
-from __future__ import annotations
-
 from course_lib.exercises.declare import find, load_chapter
 from course_lib.exercises.parts import Exercise
 from course_lib.exercises.judging.verdict import NOT_ATTEMPTED, NOT_RUN, Verdict

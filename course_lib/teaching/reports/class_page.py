@@ -1,6 +1,4 @@
 """class.html: who is stuck where, what the class gets wrong, whose code is alike. For the instructor."""
-from __future__ import annotations
-
 from collections import Counter
 
 from course_lib.exercises.judging.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG

@@ -1,6 +1,4 @@
 """Marks for the gradebooks of Canvas, Moodle and Gradescope, in the formats that these import."""
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

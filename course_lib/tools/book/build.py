@@ -1,6 +1,4 @@
 """`python -m course_lib book [--out FOLDER]`: write the sources, run Sphinx over them, weigh the result."""
-from __future__ import annotations
-
 import argparse
 import re
 import shutil

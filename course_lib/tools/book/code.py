@@ -1,6 +1,4 @@
 """Every kernel file and module as a readable page, with line numbers that other pages link to."""
-from __future__ import annotations
-
 from pathlib import Path
 
 from course_lib.exercises.declare import CHAPTERS

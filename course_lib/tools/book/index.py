@@ -1,6 +1,4 @@
 """The index of terms: each word of the glossary, and the place where a chapter first teaches it."""
-from __future__ import annotations
-
 import json
 import re
 from functools import cache
@@ -13,8 +11,7 @@ from course_lib.tools.notebooks import chapter_notebooks
 SPELT = {"cache (KV)": "KV cache", "roofline": "arithmetic intensity", "head": "many head", "paging": "page",
          "W2": "Wasserstein-2 distance", "coalescing": r"coalesc\w+", "copy-on-write": "copy[- ]on[- ]write",
          "logsumexp": "log-?sum-?exp", "query, key, value": "query"}
-# Chapters in which a word first means something else: blocks of a mask or vLLM's, a row's padding, the state
-# of a softmax, rotary embeddings.
+# Chapters in which a word first means something else: a mask's blocks, a row's padding, a softmax's state.
 OTHERWISE = {"block": (5, 7, 8, 9, 10, 11), "padding": (6,), "decode": (10,), "embedding": (2, 5),
              "shuffle": (2,), "state": (6, 7, 8, 9)}
 

@@ -1,6 +1,4 @@
 """Pictures that move on a page of the book: the states that an explorable offers, drawn when it is made."""
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,6 +1,4 @@
 """A notebook as a page of the book."""
-from __future__ import annotations
-
 import base64
 import html
 import math

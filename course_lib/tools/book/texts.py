@@ -1,6 +1,4 @@
 """README, NOTATION, docs and CONTRIBUTING as pages of the book."""
-from __future__ import annotations
-
 import re
 
 from course_lib.files import ROOT

@@ -3,8 +3,6 @@
 The import graph is read from the syntax trees, imports inside functions included. What is over a guide says
 why in one line that begins with `# over the guide:` (`// over the guide:` in C++).
 """
-from __future__ import annotations
-
 import ast
 import re
 from dataclasses import dataclass, field
@@ -99,8 +97,7 @@ def engine_rooms(graph: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that reach one another. A package's face is no part of a circle with its own modules
-    as long as these do not import it."""
+    """Groups of modules that reach one another. A package's face counts if its own modules import it."""
     order, low, stack, found = {}, {}, [], []
 
     def visit(node):

@@ -1,6 +1,4 @@
 """The parts of `lint house` that read lines: one style for all Python, and what each room weighs."""
-from __future__ import annotations
-
 import io
 import re
 import tokenize

@@ -3,8 +3,6 @@
 A dozen patterns for the house's commonest riddles, over comments, docstrings, messages and prose. A line that
 needs one says `voice: ok` in a comment. What it prints is a list to read: it finds plain sentences too.
 """
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,5 +1,4 @@
-// cuRAND in kernels. Numbers equal those of a GPU except curand_poisson's; MRG32k3a, MTGP32 and the scrambled Sobol
-// sequences are not here.
+// cuRAND in kernels. Numbers equal a GPU's except curand_poisson's; without MRG32k3a, MTGP32, scrambled Sobol.
 #pragma once
 #include "curand_generators.h"
 #include "curand_sobol.h"

@@ -1,5 +1,4 @@
-// Sobol's quasi-random sequences as cuRAND has them: its order of points, and the direction vectors of Joe and Kuo for
-// the first 16 dimensions.
+// Sobol's sequences in cuRAND's order, with the direction vectors of Joe and Kuo for the first 16 dimensions.
 #pragma once
 #include "curand_generators.h"
 #include "error_functions.h"

@@ -3,8 +3,7 @@
 #include "engine.h"
 
 extern "C" {
-// How launches of host code run from now on, and who is told of each: a whole program sets it once, at its start.
-// `limit`: seconds, 0 for none.
+// How launches of host code run and who is told: a whole program sets it once. `limit`: seconds, 0 for none.
 void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
                     void (*done)(const laptop_launch*, const laptop_result*), double limit);
 // Host code that touches device memory crashes from now on.

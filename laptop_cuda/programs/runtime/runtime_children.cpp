@@ -1,6 +1,5 @@
-// Launches from device code. A child is kept, with its arguments copied, until the grid that launched it has ended; then
-// it runs, with its own children, before its parent's next child. So a grid is complete when all its children are, and
-// they read what it wrote.
+// Launches from device code. A child is kept, with its arguments copied, until the grid that launched it has ended;
+// then it runs, with its own children, before its parent's next child. So a grid ends with its children.
 #include <algorithm>
 #include <new>
 

@@ -178,8 +178,7 @@ Place place_of(const void* p, size_t bytes) {
     return !inside ? Place::OUTSIDE : a->for_host ? Place::BOTH : Place::DEVICE;
 }
 
-// In a whole program the device side of a copy is device memory or a variable of the module; elsewhere Python's arrays
-// are device memory too.
+// In a whole program a copy's device side is device memory or the module's; elsewhere Python's arrays are too.
 bool is_device_memory(const void* p, size_t bytes) {
     Place place = place_of(p, bytes);
     if (place == Place::DEVICE || place == Place::BOTH || !is_whole_program()) return true;

@@ -116,8 +116,7 @@ static const bool watches = (seams.is_registered = is_registered, seams.touched_
 }  // namespace laptop
 
 // ------------------------------------------------------------------ the C library's functions
-// The linker puts these before them in a traced program: there is no hook for what they touch, and the standard library's
-// copies are calls of them.
+// The linker puts these before them in a traced program: no hook sees them, and the library's copies call them.
 #define PC __builtin_return_address(0)
 static void host_moves(void* to, const void* from, size_t n, const void* pc) {
     if (laptop::current) return;

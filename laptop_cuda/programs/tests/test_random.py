@@ -147,8 +147,7 @@ int main() {
     return curandSetQuasiRandomGeneratorDimensions(g, 17) != CURAND_STATUS_OUT_OF_RANGE;
 }
 """
-# the direction vectors and the numbers of the host as libcurand gives them; the points of the kernel from
-# those vectors
+# direction vectors and the host's numbers are libcurand's; the kernel's points are from those vectors
 POINTS = """c36e1e9c f3612db8936166c6
 7e000000 fe000000 3e000000 be000000 0.42968750 1.4734676 0.17968750023283064
 7e00000000000000 fe00000000000000 3e00000000000000 be00000000000000 0.42968750 1.4734676 0.17968750000000006
