@@ -207,26 +207,6 @@ def test_prefill_reads_the_pages_once_for_each_tile_of_rows(heads, kv_heads, d, 
     assert pages == 12
 
 
-@pytest.mark.parametrize("kernel, loads_a_key", [("naive", 4), ("warp", 4), ("grouped", 1)])
-def test_bytes_are_the_dense_kernels_and_the_table(kernel, loads_a_key):
-    d, lengths, heads, kv_heads = 32, (16, 64), 4, 1
-    pages, kv = 16 + 4, 2 * sum(lengths) * kv_heads * d * 4
-    launch, = launches_of(lambda: kernel_call(kernel, heads=heads, kv_heads=kv_heads, d=d, lengths=lengths))
-    q_and_lengths = 2 * heads * d * 4 + 32
-    # Least: keys and values once, 4 bytes a page of the table (rows of 16 entries: the short one's 4 are half
-    # a sector, 32 bytes at least), the queries.
-    assert 32 * launch.global_load.unique_sectors == kv + (16 + 8) * 4 + q_and_lengths
-    assert pages == 20 and launch.global_store.bytes == 2 * heads * d * 4
-    if kernel != "naive":
-        # Asked: 8 lanes a token load 16 bytes of key and value each, and 4 of the table each.
-        asked_of_the_table = sum(lengths) * 8 * 4 * loads_a_key
-        queries = 2 * heads * 4 * 4 * d * 4                              # every group of lanes of every warp
-        assert launch.global_load.bytes == kv * loads_a_key + asked_of_the_table + queries + \
-            4 * 128 * 2 * loads_a_key                                    # each thread reads its length
-        moved = 32 * launch.global_load.sectors
-        assert kv * loads_a_key < moved < 1.3 * kv * loads_a_key
-
-
 def test_the_table_of_the_kernel_file_is_counted():
     cache = filled_cache((256, 128), 2, 64, 16, torch.float32)
     tables, counted = cache.tables([0, 1]), []

@@ -6,6 +6,8 @@ import torch
 
 from course_lib import cuda, language_model
 from course_lib.attention import scaled_dot_product_attention
+from course_lib.gpu.cases import F32, case_of
+from course_lib.gpu.cases.sparse_attention import gathered
 from course_lib.gqa import grouped_query_attention
 from course_lib.sparse_attention import (
     BlockMask, Indexer, bigbird_mask, bigbird_rule, block_sparse_attention, causal_rule, choose, chosen_mask,
@@ -290,20 +292,12 @@ def test_choose_takes_the_largest_and_says_where_there_are_too_few():
     assert chosen_mask(choose(scores, 2), 3)[0].int().tolist() == [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
 
 
-@pytest.mark.parametrize("b, heads, kv_heads, n, m, d, top_k",
-                         [(1, 1, 1, 1, 1, 4, 1), (2, 4, 2, 31, 31, 16, 5), (1, 4, 1, 33, 63, 33, 40),
-                          (1, 2, 2, 7, 100, 100, 64), (1, 8, 1, 5, 9, 128, 20)])
-def test_a_gather_is_attention_under_the_mask_of_what_was_chosen(b, heads, kv_heads, n, m, d, top_k):
-    q, k, v = rand(b, heads, n, d), rand(b, kv_heads, m, d, seed=1), rand(b, kv_heads, m, d, seed=2)
-    hidden = torch.ones(n, m, dtype=torch.bool).triu(1 + m - n)
-    chosen = choose(rand(b, n, m, seed=3).masked_fill(hidden, -math.inf), top_k)
-    chosen[0, 0] = -1                                                       # a query that looks nowhere
-    want = grouped_query_attention(q, k, v, mask=chosen_mask(chosen, m)[:, None])
-    torch.testing.assert_close(gather_attention(q, k, v, chosen), want, atol=1e-5, rtol=1e-5)
-    with cuda.sanitize():
-        got = gather_attention_kernel(q, k, v, chosen)
-    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
-    assert (got[0, :, 0] == 0).all()
+def test_a_gather_is_attention_under_the_mask_of_what_was_chosen():
+    for shape in case_of("gather_tokens", F32).small:
+        q, k, v, chosen = gathered(lambda *size, dtype=None: rand(*size, seed=sum(size)), **shape)
+        want = grouped_query_attention(q, k, v, mask=chosen_mask(chosen, k.shape[2])[:, None])
+        torch.testing.assert_close(gather_attention(q, k, v, chosen), want, atol=1e-5, rtol=1e-5)
+        assert (want[:, :, 0] == 0).all()                                   # a query that looks nowhere
 
 
 def test_the_order_of_the_chosen_does_not_matter():

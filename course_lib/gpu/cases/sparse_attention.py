@@ -98,6 +98,9 @@ CASES = [
          large=({"b": 2, "heads": 16, "n": 500, "m": 1031, "d": 64},)),
     Case(chapter="sparse_attention", kernels=("gather_tokens",), inputs=gathered, run=gather_attention_kernel,
          oracle=gathered_in_float64, counted=True,
-         small=({"b": 1, "heads": 4, "kv_heads": 2, "n": 9, "m": 50, "d": 20, "top_k": 40},),
+         small=tuple({"b": b, "heads": heads, "kv_heads": kv_heads, "n": n, "m": m, "d": d, "top_k": top_k}
+                     for b, heads, kv_heads, n, m, d, top_k in (
+                         (1, 4, 2, 9, 50, 20, 40), (2, 4, 2, 31, 31, 16, 5), (1, 4, 1, 33, 63, 33, 40),
+                         (1, 2, 2, 7, 100, 100, 64), (1, 8, 1, 5, 9, 128, 20))),
          large=({"b": 2, "heads": 8, "kv_heads": 2, "n": 200, "m": 4031, "d": 128, "top_k": 512},)),
     *half_cases(F16), *half_cases(BF16)]
