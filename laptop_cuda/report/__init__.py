@@ -288,6 +288,10 @@ class Report:
         changes of the lines are tried. See `laptop_cuda.why`."""
         return why([launch._result for launch in self.launches], out, index, expected)
 
+    def timeline(self, block=0, order: str = ""):
+        """Of the first launch."""
+        return self.launches[0].timeline(block, order)
+
     def ncu(self, *insides) -> ncu.NcuReport:
         """The same under the names of NVIDIA's profiler, as text, CSV and HTML; `insides` are what `inspect`
         returned for the kernels. See `laptop_cuda.report.ncu`."""

@@ -14,7 +14,7 @@ import laptop_cuda as cuda
 def timeline(launch, **how):
     with cuda.profile() as report:
         launch()
-    return report.launches[0], report.launches[0].timeline(**how)
+    return report.launches[0], report.timeline(**how)
 
 
 def ring(fault=0):
