@@ -16,7 +16,8 @@ from course_lib.launching import SHARED_BYTES_SM90, aligned
 RUNGS = {1: ("asynchrony", "one_tile", 64, 32, 64), 2: ("asynchrony", "two_buffers", 64, 32, 64),
          3: ("asynchrony", "ring", 64, 32, 64), 4: ("asynchrony", "producer_warp", 64, 32, 96),
          5: ("asynchrony/warpgroup", "warpgroup_attention", 64, 64, 160),
-         6: ("asynchrony/warpgroup", "overlapped", 64, 64, 160)}
+         6: ("asynchrony/warpgroup", "overlapped", 64, 64, 160),
+         7: ("asynchrony/flash3", "flash3_forward", 128, 128, 384)}
 SLOTS = 4                               # tiles in the ring of the rungs from 5 on: keys, values, keys, values
 
 
