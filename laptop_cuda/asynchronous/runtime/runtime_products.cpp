@@ -188,7 +188,7 @@ static void check_factor(const Product& p, const Factor& f, char type, uint32_t 
     }
 }
 
-static uint32_t tile_of(Issuing& me, const Form& form, uint32_t* const* sums, const void* site) {
+static uint32_t tile_of(Issuing& me, const Form& form, uint32_t* const* sums, bool adds, const void* site) {
     uint32_t count = form.n / (form.d == 'h' ? 4 : 2), found = 0;
     while (found < me.tiles.size() && (me.tiles[found].at.size() != count || me.tiles[found].at[0] != sums[0])) ++found;
     bool known = found < me.tiles.size();
@@ -201,7 +201,8 @@ static uint32_t tile_of(Issuing& me, const Form& form, uint32_t* const* sums, co
             untouched = untouched && *sums[i] == t.is[i];
             t.is[i] = *sums[i];
         }
-        if (is_checked() && !untouched && me.fences == t.fences) misused("race", "no fence", site);
+        bool fenced = me.fences != t.fences && (!known || !adds);        // with the sums that are read
+        if (is_checked() && !untouched && !fenced) misused("race", "no fence", site);
         for (uint32_t i = 0; is_checked() && i < count; ++i) memset(sums[i], run->poison, 4);
         current->owes = is_checked();
     }
@@ -243,7 +244,7 @@ void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool a
         bool stays = current->depth <= KERNEL_DEPTH || a.places[i] > a.frame;
         p.places[t][i] = stays ? a.places[i] : nullptr;
     }
-    p.tile[t] = tile_of(me, form, sums, site), p.group[t] = me.group, p.adds[t] = adds;
+    p.tile[t] = tile_of(me, form, sums, adds, site), p.group[t] = me.group, p.adds[t] = adds;
     note(here(), current->index, LAPTOP_PRODUCT_ISSUED, nullptr, me.group, site, p.name);
     if (is_checked() && t % 32 == 0) {
         unsettle();
@@ -259,7 +260,11 @@ void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool a
 }
 
 void product_fence() {
-    if (current) ++mine().threads[current->index % GROUP].fences;
+    if (!current) return;
+    Issuing& me = mine().threads[current->index % GROUP];
+    ++me.fences;
+    for (Tile& t : me.tiles)             // what is changed after it is not fenced
+        for (size_t i = 0; !t.products && i < t.at.size(); ++i) t.is[i] = *t.at[i];
 }
 
 void product_commit() {
