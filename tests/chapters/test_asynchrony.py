@@ -86,7 +86,9 @@ PRODUCTS = [
     (5, "    meet(number, 128);\n", "", "race", "q_tile"),
     (5, "i % 2 ? v_map : k_map", "k_map", "wrong", ""),
     (5, "KEYS * 128", "KEYS * 64", "wrong", ""),
+    (5, "        begin_products();\n        multiply_columns", "        multiply_columns", "race", "no wgmma.fence"),
     (6, "wait_products<1>();", "", "race", "not waited for"),
+    (6, "        weigh(j);", "weigh(j);\n        ring.leave(2 * j - 1);", "race", "product may still read it"),
     (6, "        wait_products<0>();\n        ring.leave(2 * j - 1);", "ring.leave(2 * j - 1);", "race", "waited for"),
     (6, "        pack_rows(p, s);\n    }\n    if", "    }\n    if", "wrong", "")]
 FLASH3 = [

@@ -181,6 +181,15 @@ bool mbarrier_wait(void* p, uint64_t state, bool by_parity, bool blocks, const v
     return true;
 }
 
+void await_the_others(const void* site) {
+    Asynchronous& a = of(here());
+    Issuer& me = a.threads[current->index];
+    me.polls = true;
+    await_phase(&me, site);
+    me.polls = false;
+    a.polls = 0;
+}
+
 // ------------------------------------------------------------------ what the other proxy may see
 void proxy_fence() {
     if (!current || !is_checked()) return;

@@ -11,6 +11,7 @@ inline bool is_checked() { return run->sanitizing && here().watched; }
 // `what` names the argument and the rule, after the kernel's name.
 [[noreturn]] void breaks_rule(const char* kind, const char* what, const void* site);
 bool is_late();                  // whether what is issued now ends as late as is legal, or at once
+void await_the_others(const void* site);         // until nobody else can go on
 const void* new_name();          // of what is in flight in this block
 void no_longer_in_flight(Block&, const void* name, bool source_only);
 std::shared_ptr<std::vector<struct Warpgroup>>& warpgroups_of(Block&);

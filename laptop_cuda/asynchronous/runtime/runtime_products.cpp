@@ -280,6 +280,7 @@ void product_wait(uint32_t left, const void* site) {
         auto next = [&]() -> Product& { return g.products[me.waited - g.gone]; };
         if (next().group[t] + left >= me.group) break;
         while (next().issued < GROUP) await_phase(&g, site);
+        if (is_checked() && next().late && !next().made) await_the_others(site);     // as late as is legal
         Busy busy;
         make(g, next());
         Tile& tile = me.tiles[next().tile[t]];
