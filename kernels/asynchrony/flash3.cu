@@ -17,7 +17,7 @@
 
 using namespace asynchronous;
 
-constexpr int ROWS = 64, GROUPS = 2, KEYS = 128, SLOTS = 4, PRODUCER = 128, CONSUMERS = 128 * GROUPS;
+constexpr int GROUPS = 2, ROWS = 64 * GROUPS, KEYS = 128, SLOTS = 4, PRODUCER = 128, CONSUMERS = 128 * GROUPS;
 // Barriers of the hardware: a warpgroup's own, and its turn at the tensor cores.
 enum { OWN = 1, TURN = OWN + GROUPS };
 
@@ -35,9 +35,9 @@ __device__ __forceinline__ void take_registers() {
 
 // A warpgroup's rows from row0 on against all tiles; `group` is 0 or 1.
 template <int D>
-__device__ __forceinline__ void consume(Ring<D, KEYS, SLOTS> ring, bf16* q_tile, const CUtensorMap* out_map,
-                                        float* __restrict__ lse, int group, int row0, int tiles, int n_q,
-                                        int n_k, float scale, int causal) {
+__device__ __forceinline__ void consume(Ring<D, ROWS, KEYS, SLOTS> ring, bf16* q_tile,
+                                        const CUtensorMap* out_map, float* __restrict__ lse, int group,
+                                        int row0, int tiles, int n_q, int n_k, float scale, int causal) {
     const int row = row0 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     const int seen_by_all = keys_seen(row0, n_q, n_k, causal);
     Softmax softmax;
@@ -93,26 +93,20 @@ __global__ void __launch_bounds__(PRODUCER + CONSUMERS, 1)
                    float* __restrict__ lse, int group_size, int n_q, int n_k, float scale, int causal) {
     extern __shared__ __align__(1024) bf16 q_tiles[];
     __shared__ uint64_t q_full, full[SLOTS], empty[SLOTS];
-    Ring<D, KEYS, SLOTS> ring = {q_tiles + GROUPS * ROWS * D, full, empty};
-    const int row0 = (gridDim.x - 1 - blockIdx.x) * GROUPS * ROWS, head = blockIdx.y;
-    const int end = keys_seen(min(row0 + GROUPS * ROWS, n_q) - 1, n_q, n_k, causal);
-    const int tiles = (end + KEYS - 1) / KEYS;
-    if (threadIdx.x == 0) init(&q_full, 1), ring.start(CONSUMERS / 32);
+    Ring<D, ROWS, KEYS, SLOTS> ring = {q_tiles, &q_full, full, empty};
+    const int row0 = (gridDim.x - 1 - blockIdx.x) * ROWS, head = blockIdx.y;
+    const int tiles = tiles_seen(row0, ROWS, KEYS, n_q, n_k, causal);
+    if (threadIdx.x == 0) ring.start(CONSUMERS / 32);
     __syncthreads();
 
     if (threadIdx.x < PRODUCER) {
         give_registers<24>();
-        if (threadIdx.x > 0) return;
-        expect(&q_full, GROUPS * ROWS * D * sizeof(bf16));
-        for (int piece = 0; piece < GROUPS * D / 64; ++piece)
-            load_tile(q_tiles + piece * ROWS * 64, &q_map, piece % (D / 64) * 64,
-                      row0 + piece / (D / 64) * ROWS, head, &q_full);
-        ring.produce(&k_map, &v_map, head / group_size, tiles);
+        if (threadIdx.x == 0) ring.produce(&q_map, &k_map, &v_map, row0, head, head / group_size, tiles);
     } else {
         take_registers<240>();
         const int group = threadIdx.x / 128 - 1;
         wait(&q_full, 0);
-        consume<D>(ring, q_tiles + group * ROWS * D, &out_map, lse, group, row0 + group * ROWS, tiles, n_q,
-                   n_k, scale, causal);
+        consume<D>(ring, q_tiles + group * 64 * D, &out_map, lse, group, row0 + group * 64, tiles, n_q, n_k,
+                   scale, causal);
     }
 }

@@ -30,17 +30,14 @@ __global__ void __launch_bounds__(160)
                         int n_q, int n_k, float scale, int causal) {
     extern __shared__ __align__(1024) bf16 q_tile[];
     __shared__ uint64_t q_full, full[SLOTS], empty[SLOTS];
-    Ring<D, KEYS, SLOTS> ring = {q_tile + ROWS * D, full, empty};
+    Ring<D, ROWS, KEYS, SLOTS> ring = {q_tile, &q_full, full, empty};
     const int row0 = blockIdx.x * ROWS, head = blockIdx.y, lane = threadIdx.x % 32;
-    const int end = keys_seen(min(row0 + ROWS, n_q) - 1, n_q, n_k, causal), tiles = (end + KEYS - 1) / KEYS;
-    if (threadIdx.x == 0) init(&q_full, 1), ring.start(CONSUMERS / 32);
+    const int tiles = tiles_seen(row0, ROWS, KEYS, n_q, n_k, causal);
+    if (threadIdx.x == 0) ring.start(CONSUMERS / 32);
     __syncthreads();
 
     if (threadIdx.x >= CONSUMERS) {
-        if (lane > 0) return;
-        expect(&q_full, ROWS * D * sizeof(bf16));
-        for (int c = 0; c < D; c += 64) load_tile(q_tile + c * ROWS, &q_map, c, row0, head, &q_full);
-        ring.produce(&k_map, &v_map, head / group_size, tiles);
+        if (lane == 0) ring.produce(&q_map, &k_map, &v_map, row0, head, head / group_size, tiles);
         return;
     }
     const int row = row0 + threadIdx.x / 32 * 16 + lane / 4;
@@ -81,17 +78,14 @@ __global__ void __launch_bounds__(160)
                float* __restrict__ lse, int group_size, int n_q, int n_k, float scale, int causal) {
     extern __shared__ __align__(1024) bf16 q_tile[];
     __shared__ uint64_t q_full, full[SLOTS], empty[SLOTS];
-    Ring<D, KEYS, SLOTS> ring = {q_tile + ROWS * D, full, empty};
+    Ring<D, ROWS, KEYS, SLOTS> ring = {q_tile, &q_full, full, empty};
     const int row0 = blockIdx.x * ROWS, head = blockIdx.y, lane = threadIdx.x % 32;
-    const int end = keys_seen(min(row0 + ROWS, n_q) - 1, n_q, n_k, causal), tiles = (end + KEYS - 1) / KEYS;
-    if (threadIdx.x == 0) init(&q_full, 1), ring.start(CONSUMERS / 32);
+    const int tiles = tiles_seen(row0, ROWS, KEYS, n_q, n_k, causal);
+    if (threadIdx.x == 0) ring.start(CONSUMERS / 32);
     __syncthreads();
 
     if (threadIdx.x >= CONSUMERS) {
-        if (lane > 0) return;
-        expect(&q_full, ROWS * D * sizeof(bf16));
-        for (int c = 0; c < D; c += 64) load_tile(q_tile + c * ROWS, &q_map, c, row0, head, &q_full);
-        ring.produce(&k_map, &v_map, head / group_size, tiles);
+        if (lane == 0) ring.produce(&q_map, &k_map, &v_map, row0, head, head / group_size, tiles);
         return;
     }
     const int row = row0 + threadIdx.x / 32 * 16 + lane / 4;

@@ -155,6 +155,11 @@ __device__ __forceinline__ void pack_rows(uint32_t (&p)[COUNT / 8][4], const flo
             p[k][r] = tensor_core::pack(s[8 * k + 2 * r], s[8 * k + 2 * r + 1], bf16());
 }
 
+// Number of tiles that rows row0 to row0 + rows - 1 see anything of.
+__device__ __forceinline__ int tiles_seen(int row0, int rows, int keys, int n_q, int n_k, int causal) {
+    return (keys_seen(min(row0 + rows, n_q) - 1, n_q, n_k, causal) + keys - 1) / keys;
+}
+
 // Hides what the rows do not see of keys k0, k0 + 1, ...; row is the thread's first.
 template <int COUNT>
 __device__ __forceinline__ void hide(float (&s)[COUNT], int row, int k0, int n_q, int n_k, int causal) {
@@ -167,33 +172,39 @@ __device__ __forceinline__ void hide(float (&s)[COUNT], int row, int k0, int n_q
     }
 }
 
-// ---- The way in: tiles of KEYS keys and of as many values, in turn, in a ring of SLOTS tiles, two barriers each.
-template <int D, int KEYS, int SLOTS>
+// ---- The way in: ROWS query rows, and tiles of KEYS keys and of as many values, in turn, in a ring of SLOTS tiles with
+// two barriers each.
+template <int D, int ROWS, int KEYS, int SLOTS>
 struct Ring {
     static constexpr int TILE = KEYS * D;
-    bf16* tiles;
-    uint64_t *full, *empty;
+    bf16* q_tile;  // by 64 rows and 64 columns; the ring's tiles are behind it
+    uint64_t *q_full, *full, *empty;
 
     // One thread starts the barriers; each warp that uses the tiles leaves each of them once.
     __device__ void start(int warps) {
+        init(q_full, 1);
         for (int s = 0; s < SLOTS; ++s) init(&full[s], 1), init(&empty[s], warps);
     }
-    // One thread orders keys and values of one head.
-    __device__ void produce(const CUtensorMap* k_map, const CUtensorMap* v_map, int kv_head,
-                            int tiles_of_keys) {
-        for (int i = 0; i < 2 * tiles_of_keys; ++i) {
+    // One thread orders the queries, then keys and values of all tiles.
+    __device__ void produce(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
+                            int row0, int head, int kv_head, int tiles) {
+        expect(q_full, ROWS * D * sizeof(bf16));
+        for (int r = 0; r < ROWS; r += 64)
+            for (int c = 0; c < D; c += 64)
+                load_tile(q_tile + r * D + c * 64, q_map, c, row0 + r, head, q_full);
+        for (int i = 0; i < 2 * tiles; ++i) {
             const int s = i % SLOTS;
             wait(&empty[s], i / SLOTS % 2 ^ 1);
             expect(&full[s], TILE * sizeof(bf16));
             for (int c = 0; c < D; c += 64)
-                load_tile(tiles + s * TILE + c * KEYS, i % 2 ? v_map : k_map, c, i / 2 * KEYS, kv_head,
-                          &full[s]);
+                load_tile(tile(i) + c * KEYS, i % 2 ? v_map : k_map, c, i / 2 * KEYS, kv_head, &full[s]);
         }
     }
+    __device__ __forceinline__ bf16* tile(int i) { return q_tile + ROWS * D + i % SLOTS * TILE; }
     // Tile i when it is there: keys of tile j are 2 j, its values 2 j + 1.
     __device__ __forceinline__ const bf16* arrived(int i) {
         wait(&full[i % SLOTS], i / SLOTS % 2);
-        return tiles + i % SLOTS * TILE;
+        return tile(i);
     }
     __device__ __forceinline__ void leave(int i) {
         if (threadIdx.x % 32 == 0) arrive(&empty[i % SLOTS]);

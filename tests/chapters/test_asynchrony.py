@@ -97,7 +97,7 @@ FLASH3 = [
     (7, "ring.start(CONSUMERS / 32);", "ring.start(CONSUMERS / 64);", "misused barrier", "empty[0]"),
     (7, "if ((j + 1) * KEYS > seen_by_all) hide", "if ((j + 1) * KEYS > n_k) hide", "wrong", ""),
     (7, "wait_products<1>();", "", "race", "not waited for"),
-    (7, "expect(&q_full, GROUPS * ROWS", "expect(&q_full, ROWS", "race", "q_tiles"),
+    (7, "expect(q_full, ROWS * D", "expect(q_full, ROWS * D / 2", "race", "q_tiles"),
     (7, "blockIdx.y, n_q, OWN + group", "0, n_q, OWN + group", "race", "in two blocks")]
 
 def said(rung, order) -> tuple[str, str]:
