@@ -13,7 +13,7 @@ from pathlib import Path
 
 from course_lib.cuda import KERNELS
 from course_lib.files import write_whole
-from course_lib.gpu.build import instances
+from course_lib.gpu.build import architectures as compiled_for, instances
 from course_lib.gpu.cases import CASES
 from course_lib.gpu.results import FOLDER
 from laptop_cuda import gpu
@@ -34,6 +34,7 @@ def launched() -> dict[Path, set[str]]:
 
 def reported(path: Path, names, architectures=ARCHITECTURES) -> dict[str, dict[int, tuple[int, int, int]]]:
     """{instance: {architecture: (registers, bytes of spill stores, of spill loads)}} of one file."""
+    architectures = ("90a",) if compiled_for(path) == ("sm_90a",) else architectures
     templates = sorted(name for name in names if "<" in name)
     addresses = "".join(f"const void* address_{i}() {{ return (const void*)({name}); }}\n"
                         for i, name in enumerate(templates))
@@ -70,7 +71,7 @@ def table(by_file: dict[Path, dict]) -> str:
     for path, rows in sorted(by_file.items()):
         lines += ["", path.relative_to(KERNELS).as_posix()]
         for name, row in rows.items():
-            cells = "".join(f"{cell(*row[a]):<16}" for a in ARCHITECTURES)
+            cells = "".join(f"{cell(*row[a]) if a in row else '':<16}" for a in ARCHITECTURES)
             lines.append(f"  {name}".ljust(width) + cells.rstrip())
     return "\n".join(lines) + "\n"
 

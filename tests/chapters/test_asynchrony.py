@@ -1,6 +1,8 @@
 """Chapter 12: the ladder against chapter 6 and float64, what the sanitizer says of a kernel with one line less, the
 swizzle against a copy, and the model of a pipeline."""
 import math
+import re
+import subprocess
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from course_lib.checks.asynchrony import check_asynchronous
 from course_lib.flash_attention import forward_kernel
 from course_lib.gpu.case import BF16, attention, relative
 from laptop_cuda import gpu
+from references import asked, excess, launches_of, wavefronts
 
 ORDERS = ("late", "early", "reverse", "seeded")
 
@@ -51,6 +54,22 @@ def test_nothing_to_attend_to():
 def test_bad_input_is_named(change, words):
     with pytest.raises(ValueError, match=words):
         asynchrony.asynchronous_attention(**dict(zip("qkv", inputs(3, 3))) | change)
+
+
+@pytest.mark.slow
+def test_the_header_quotes_what_is_counted():
+    """And the last rung asks memory for what chapter 6's best rung asks."""
+    text = (cuda.KERNELS / "asynchrony.cu").read_text()
+    told = [(row[1], row[2]) for row in re.finditer(r"//   \S.*?  +([\d,]{7,}) +([\d,]+)", text)]
+    given = inputs(256, 256)
+    runs = [lambda rung=rung: asynchrony.asynchronous_attention(*given, rung=rung) for rung in RUNGS]
+    counted = []
+    for run in (*runs, *(lambda rung=rung: forward_kernel(*given, rung=rung) for rung in (6, 7))):
+        launch, = launches_of(run)
+        copied = launch.copies_in.bytes + launch.copies_out.bytes
+        counted.append((f"{asked([launch]) + copied:,}", f"{wavefronts([launch]):,}"))
+        assert excess([launch]) == 0
+    assert counted == told and counted[-1][0] == counted[-3][0]
 
 
 # ---- one line less, or another one
@@ -130,6 +149,20 @@ def test_a_kernel_with_another_line_is_an_error_of_its_kind(word, tmp_path, monk
         assert not plain or said(rung, "early")[0], before
     changed.globals["chosen"] = 0
     assert all(said(rung, order) == ("", "") for rung in {change[0] for change in changes} for order in ORDERS)
+
+
+@pytest.mark.slow
+def test_the_compiler_spills_nothing_and_serializes_no_product(tmp_path):
+    if gpu.nvcc() is None:
+        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
+    for file, name, threads in (("flash3", "flash3_forward", 384), ("warpgroup", "overlapped", 160)):
+        found = cuda.inspect(cuda.load(f"asynchrony/{file}")[f"{name}<128>"], "sm_90a", block=threads)
+        assert found["registers"] <= 168 and found["spill_stores"] == found["stack"] == 0
+        (tmp_path / "k.cu").write_text(f'#include "{cuda.KERNELS}/asynchrony/{file}.cu"\n'
+                                       f"const void* instances[] = {{(void*){name}<64>, (void*){name}<128>}};\n")
+        command = [gpu.nvcc(), "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas=-v", "-cubin"]
+        done = subprocess.run([*command, tmp_path / "k.cu", "-o", tmp_path / "k"], capture_output=True, text=True)
+        assert done.returncode == 0 and "spill" in done.stderr and "serialized" not in done.stderr, done.stderr
 
 
 # ---- the module's nouns
