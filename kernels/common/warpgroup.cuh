@@ -172,8 +172,8 @@ __device__ __forceinline__ void hide(float (&s)[COUNT], int row, int k0, int n_q
     }
 }
 
-// ---- The way in: ROWS query rows, and tiles of KEYS keys and of as many values, in turn, in a ring of SLOTS tiles with
-// two barriers each.
+// ---- The way in: ROWS query rows, and tiles of KEYS keys and of as many values, in turn, in a ring of SLOTS tiles
+// with two barriers each.
 template <int D, int ROWS, int KEYS, int SLOTS>
 struct Ring {
     static constexpr int TILE = KEYS * D;
