@@ -95,7 +95,7 @@ PLAIN = [   # rung, what becomes what, the kind of error and its words when copi
 PRODUCTS = [
     (5, "wait(&q_full, 0);", "", "race", "q_tile[0..15] while a bulk copy into it is under way"),
     (5, "wait(&full[i % SLOTS], i / SLOTS % 2);", "", "race", "while a bulk copy into it is under way"),
-    (5, "wait(&empty[s], i / SLOTS % 2 ^ 1);", "", "misused barrier", "full[0]"),
+    (5, "wait(&empty[s], i / SLOTS % 2 ^ 1);", "", "race", "copy into it is under way"),
     (5, "if (threadIdx.x % 32 == 0) arrive(&empty[i % SLOTS]);", "", "deadlock", "arrivals missing"),
     (5, "expect(&full[s], TILE * sizeof(bf16));", "expect(&full[s], TILE);", "race", "copy into it is under way"),
     (5, "        wait_products<0>();\n        ring.leave(2 * j);", "ring.leave(2 * j);", "race", "not waited for"),
