@@ -5,7 +5,7 @@ from .operands import TYPES, P, Unknown, get, put, whole
 
 CARRIED = {"add": "add_with", "addc": "add_with", "sub": "sub_with", "subc": "sub_with",
            "mad": "mad_with", "madc": "mad_with"}
-INTEGERS = ("u32", "s32", "u64", "s64")
+INTEGERS, WORDS = ("u32", "s32", "u64", "s64"), ("b32", "b64")
 VIDEO = {"vadd": "x + y", "vsub": "x - y", "vabsdiff": "x < y ? y - x : x - y", "vmin": "x < y ? x : y",
          "vmax": "x < y ? y : x"}
 MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
@@ -32,22 +32,22 @@ def _of_types(mods: list[str], allowed: tuple[str, ...]) -> str:
     return type_
 
 
-def _bits(name: str, mods: list[str], given: list, opcode: str) -> str:
-    type_, (target, a) = _of_types(mods, ("b32", "b64")), given
-    return put(target, f"__{name}{'ll' if type_ == 'b64' else ''}({get(type_, a)})")
+# its types, those of its operands (t: the instruction's own), and C++ of them
+PLAIN = {"popc": (WORDS, "t", "__popc{ll}({0})"), "clz": (WORDS, "t", "__clz{ll}({0})"),
+         "brev": (WORDS, "t", "__brev{ll}({0})"), "bfe": (INTEGERS, "t u32 u32", P + "bfe({0}, {1}, {2})"),
+         "bfi": (WORDS, "t t u32 u32", P + "bfi({0}, {1}, {2}, {3})"),
+         "fns": (("b32",), "u32 u32 s32", "__fns({0}, {1}, {2})"),
+         "sad": ((*INTEGERS, "u16", "s16"), "t t t", "({own})(" + P + "sad({0}, {1}) + {2})")}
 
 
-_popc, _clz, _brev = (partial(_bits, name) for name in ("popc", "clz", "brev"))
+def _plain(name: str, mods: list[str], given: list, opcode: str) -> str:
+    (types, kinds, made), (target, *operands) = PLAIN[name], given
+    type_ = _of_types(mods, types)
+    values = [get(type_ if kind == "t" else kind, v) for kind, v in zip(kinds.split(), operands, strict=True)]
+    return put(target, made.format(*values, own=TYPES[type_], ll="ll" * (type_ == "b64")))
 
 
-def _bfe(mods: list[str], given: list, opcode: str) -> str:
-    type_, (target, a, start, length) = _of_types(mods, INTEGERS), given
-    return put(target, f"{P}bfe({get(type_, a)}, {get('u32', start)}, {get('u32', length)})")
-
-
-def _bfi(mods: list[str], given: list, opcode: str) -> str:
-    type_, (target, a, b, start, length) = _of_types(mods, ("b32", "b64")), given
-    return put(target, f"{P}bfi({get(type_, a)}, {get(type_, b)}, {get('u32', start)}, {get('u32', length)})")
+_popc, _clz, _brev, _bfe, _bfi, _fns, _sad = (partial(_plain, name) for name in PLAIN)
 
 
 def _bfind(mods: list[str], given: list, opcode: str) -> str:
@@ -68,17 +68,6 @@ def _szext(mods: list[str], given: list, opcode: str) -> str:
     (how, type_), (target, a, b) = mods, given
     limit = {"clamp": "true", "wrap": "false"}[how]
     return put(target, f"{P}extended({get(_of_types([type_], ('u32', 's32')), a)}, {get('u32', b)}, {limit})")
-
-
-def _fns(mods: list[str], given: list, opcode: str) -> str:
-    _of_types(mods, ("b32",))
-    target, mask, base, offset = given
-    return put(target, f"__fns({get('u32', mask)}, {get('u32', base)}, {get('s32', offset)})")
-
-
-def _sad(mods: list[str], given: list, opcode: str) -> str:
-    type_, (target, a, b, c) = _of_types(mods, (*INTEGERS, "u16", "s16")), given
-    return put(target, f"({TYPES[type_]})({P}sad({get(type_, a)}, {get(type_, b)}) + {get(type_, c)})")
 
 
 def _mul24(mods: list[str], given: list, opcode: str) -> str:
