@@ -41,7 +41,7 @@ DIRECTIVES = {"include", "define", "undef", "if", "ifdef", "ifndef", "elif", "el
               "error", "warning"}
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
 HEADERS = re.compile(
-    r"(?:cuda_\w+|cuComplex|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
+    r"cuda/(?:barrier|ptx)|(?:cuda(?:_\w+)?|cuComplex|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
     r"climits|limits|cstdint|stdint)(?:\.h)?")
 # what compilers call of their own accord: to set and copy memory, to unwind, and for arithmetic on integers
 # and 16-bit numbers that the processor has no instruction for

@@ -91,7 +91,8 @@ compared. A tensor of the case that appears in `args` may be written only if it 
 object in two launches is the same array. The check runs sanitized, with guard bands, and counts; `traffic`
 has a slack of 25 % and a few sectors for ragged ends. With `traffic`, `wavefronts=2` allows two wavefronts
 per request of shared memory, averaged over the launch, and 0 no use of shared memory; `stored=` is a function
-like `traffic` for the bytes that all lanes together may ask to write.
+like `traffic` for the bytes that all lanes together may ask to write. A `TensorMap(x, box, swizzle)` of an
+array may be an argument. `orders=("forward", "reverse")` sanitizes each case in both.
 
 ## In the notebook
 
@@ -102,12 +103,12 @@ from .judging.compare import close, exact
 from .declare import CHAPTERS, all_exercises, chapter_of, exercise, find, kernel_exercise
 from .draws import randn, whole
 from .notebook import cells
-from .parts import Case, Exercise, Launch, Misconception, inout, out, scratch
+from .parts import Case, Exercise, Launch, Misconception, TensorMap, inout, out, scratch
 from .student import check, hint, progress, reset, reveal, show_source
 from .judging.film import film
 from .judging.trace_back import why
 
 __all__ = [
     "check", "film", "hint", "progress", "reset", "reveal", "show_source", "why", "cells", "CHAPTERS",
-    "Case", "Exercise", "Launch", "Misconception", "all_exercises", "chapter_of", "close", "exact", "exercise",
+    "Case", "Exercise", "Launch", "Misconception", "TensorMap", "all_exercises", "chapter_of", "close", "exact", "exercise",
     "find", "inout", "kernel_exercise", "out", "randn", "scratch", "whole"]

@@ -58,9 +58,17 @@ def inout(tensor: torch.Tensor) -> Array:
     return Array("inout", tuple(tensor.shape), tensor.dtype, tensor)
 
 
+@dataclass(eq=False)
+class TensorMap:
+    """An argument of a launch: `cuda.tensor_map(array, box, swizzle=swizzle)`."""
+    array: Any                   # a tensor, or an `out`, `scratch` or `inout` array
+    box: tuple[int, ...]
+    swizzle: int = 0
+
+
 @dataclass
 class Launch:
-    """`kernel[grid, block, shared](*args)`; args: tensors, numbers, `out`, `scratch` or `inout` arrays."""
+    """`kernel[grid, block, shared](*args)`; args: tensors, numbers, `out`, `scratch` or `inout` arrays, maps of these."""
     grid: int | tuple[int, ...]
     block: int | tuple[int, ...]
     args: list
@@ -104,6 +112,7 @@ class Exercise:
     budget: Callable[[Case], dict[str, int]] | None = None
     least: Callable[[Case], int] | None = None     # bytes of shared memory that what is asked for takes
     machine: dict[str, int] | None = None
+    orders: tuple[str, ...] = ("forward",)         # in which a kernel is sanitized; see cuda.sanitize
     module: str = ""
     oracle: Any = None                             # in a handout: what is expected, stored; see sealed.py
 

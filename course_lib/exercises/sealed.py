@@ -20,11 +20,11 @@ from .running import wire
 from .running.answers import plain_run, read_run
 from .declare import register
 from .given import given_spec
-from .parts import Array, Case, Exercise, Launch, Misconception
+from .parts import Array, Case, Exercise, Launch, Misconception, TensorMap
 from .running.results import PlainError
 
 PLAIN = ("id", "title", "kind", "language", "name", "points", "minutes", "difficulty", "card", "stub", "hints",
-         "call", "forbid", "mutates", "limit", "wavefronts", "options")
+         "call", "forbid", "mutates", "limit", "wavefronts", "options", "orders")
 
 
 class Given:
@@ -117,9 +117,10 @@ def _key(args: tuple, kwargs: dict) -> tuple:
 def _launches(plan) -> list[Launch]:
     arrays, steps = plan
     made = [Array(a["role"], tuple(a["shape"]), getattr(torch, a["dtype"]), a["tensor"]) for a in arrays]
+    read = {"array": made.__getitem__, "value": lambda value: value,
+            "map": lambda of: TensorMap(made[of[0]], *of[1:])}
     return [Launch(grid=step["grid"], block=step["block"], shared=step["shared"], kernel=step["kernel"],
-                   args=[made[value] if kind == "array" else value for kind, value in step["args"]])
-            for step in steps]
+                   args=[read[kind](value) for kind, value in step["args"]]) for step in steps]
 
 
 # --- the course's functions that are exercises --------------------------------------------------------------

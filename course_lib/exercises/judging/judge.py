@@ -19,7 +19,7 @@ from ..running import runner
 from .compare import close, compare_outputs, same_form
 from .counting import UNLIMITED, allowed, over_budget, over_counts
 from ..given import given_spec
-from ..parts import Array, Case, Exercise, Launch
+from ..parts import Array, Case, Exercise, Launch, TensorMap
 from .recognise import recognise
 from ..running.results import Foreign, Outcome, Request, Run
 from .screen import screen
@@ -65,6 +65,7 @@ def request(exercise: Exercise, cases: list[Case], seed: int = 0) -> Request:
                    inputs=[(c.args, c.kwargs) for c in cases], mutates=exercise.mutates,
                    forbid=exercise.forbid, limit=exercise.limit, seed=_of_run(exercise, seed))
     if exercise.language == "cuda":
+        made.orders = exercise.orders
         plans = [plan(exercise, case) for case in cases]
         made.inputs, made.arrays, made.launches = [], [p[0] for p in plans], [p[1] for p in plans]
         if exercise.traffic:
@@ -80,24 +81,25 @@ def _of_run(exercise: Exercise, seed: int) -> int:
 
 
 def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
-    """The arrays and the launches of one case, as plain data; args are ("array", index) or ("value", x)."""
+    """The arrays and launches of one case: args are ("array", index), ("map", (index, box, swizzle)) or ("value", x)."""
     launches = exercise.launch(*case.args, **case.kwargs)
     arrays, seen, steps = [], {}, []
+
+    def place(arg) -> int:
+        if id(arg) not in seen:
+            seen[id(arg)] = len(arrays)
+            array = arg if isinstance(arg, Array) else Array("in", tuple(arg.shape), arg.dtype, arg)
+            arrays.append({"role": array.role, "shape": array.shape, "tensor": array.tensor,
+                           "dtype": str(array.dtype).removeprefix("torch.")})
+        return seen[id(arg)]
+
     for launch in [launches] if isinstance(launches, Launch) else launches:
         args = []
         for arg in launch.args:
-            if isinstance(arg, (torch.Tensor, Array)):
-                key = id(arg)
-                if key not in seen:
-                    seen[key] = len(arrays)
-                    array = arg if isinstance(arg, Array) else Array("in", tuple(arg.shape), arg.dtype, arg)
-                    arrays.append(
-                        {
-                            "role": array.role,
-                            "shape": array.shape,
-                            "dtype": str(array.dtype).removeprefix("torch."),
-                            "tensor": array.tensor})
-                args.append(("array", seen[key]))
+            if isinstance(arg, TensorMap):
+                args.append(("map", (place(arg.array), arg.box, arg.swizzle)))
+            elif isinstance(arg, (torch.Tensor, Array)):
+                args.append(("array", place(arg)))
             else:
                 args.append(("value", arg))
         steps.append(

@@ -23,6 +23,7 @@ class Request:
     budgets: list[float] = field(default_factory=list)
     # of cuda.Machine: what is counted on another machine than the course's
     machine: dict[str, int] = field(default_factory=dict)
+    orders: tuple[str, ...] = ("forward",)         # kernels: in which each case is sanitized
     mutates: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()                   # what the source may not call, see watch.py
     limit: float = 5.0                              # seconds for all cases together
