@@ -92,7 +92,7 @@ object in two launches is the same array. The check runs sanitized, with guard b
 has a slack of 25 % and a few sectors for ragged ends. With `traffic`, `wavefronts=2` allows two wavefronts
 per request of shared memory, averaged over the launch, and 0 no use of shared memory; `stored=` is a function
 like `traffic` for the bytes that all lanes together may ask to write. A `TensorMap(x, box, swizzle)` of an
-array may be an argument. `orders=("forward", "reverse")` sanitizes each case in both.
+array may be an argument. `orders=("late", "early")` sanitizes each case in both.
 
 ## In the notebook
 

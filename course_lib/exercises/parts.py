@@ -63,7 +63,7 @@ class TensorMap:
     """An argument of a launch: `cuda.tensor_map(array, box, swizzle=swizzle)`."""
     array: Any                   # a tensor, or an `out`, `scratch` or `inout` array
     box: tuple[int, ...]
-    swizzle: int = 0
+    swizzle: int | None = None
 
 
 @dataclass

@@ -3,8 +3,8 @@ import torch
 
 from course_lib.exercises import Case, Launch, Misconception, TensorMap, close, exact, exercise, kernel_exercise, out, randn, whole
 
-# copies land as late as is legal, with the threads in order, and at once, with the threads in reverse
-BOTH = ("forward", "reverse")
+# copies land as late as is legal, and at once; then the last thread first
+ORDERS = ("late", "early", "reverse")
 
 exercise(
     id="12.1", title="Bytes that come", kind="predict", points=1, minutes=3, difficulty=1, name="bytes_expected",
@@ -84,7 +84,7 @@ kernel_exercise(
         - every thread waits for phase 0 of `full`, whose parity is 0
         - tiles at the edges need nothing of you: what is beyond `x` is filled with zeros""",
     stub=_BEFORE + "    // your code: make the barrier, order the tile, wait for it\n" + _AFTER, solution=_TURN,
-    cases=_turn_cases, expect=lambda x: x.T.contiguous(), compare=exact(), orders=BOTH,
+    cases=_turn_cases, expect=lambda x: x.T.contiguous(), compare=exact(), orders=ORDERS,
     launch=lambda x: Launch(grid=(-(-x.shape[1] // 16), -(-x.shape[0] // 16)), block=32,
                             args=[TensorMap(x, (16, 16)), out((x.shape[1], x.shape[0])), *x.shape]),
     misconceptions=[
@@ -256,7 +256,7 @@ kernel_exercise(
         - on a card the results would be right whenever the copy is slow enough; the check runs the kernel with copies that land
           as late as possible and with copies that land at once""",
     stub=_SUMS.replace(_GIVEN_BACK, ""), solution=_SUMS, cases=_column_cases, expect=lambda x: x.double().sum(0).float(),
-    compare=close(atol=1e-4), orders=BOTH,
+    compare=close(atol=1e-4), orders=ORDERS,
     launch=lambda x: Launch(grid=1, block=64, args=[TensorMap(x, (4, 64)), out(64), len(x)]), misconceptions=[
         Misconception("waits at `full` where it should wait at `empty`", change=("wait(&empty[stage]", "wait(&full[stage]"),
                       ask="The tile before has arrived in this buffer, that is true. Has everybody read it?"),
@@ -326,7 +326,7 @@ kernel_exercise(
                   "        float sum = 0.0f;\n", "        out[",
                   "        // your code: for each tile, wait for it, add the squares, give the stage back\n"),
     solution=_RING, cases=lambda rng: (Case(randn(rng, n, 64), label=f"{n} rows") for n in (4, 12, 13, 30, 41)),
-    expect=lambda x: x.double().square().sum(0).float(), compare=close(atol=1e-3), orders=BOTH,
+    expect=lambda x: x.double().square().sum(0).float(), compare=close(atol=1e-3), orders=ORDERS,
     launch=lambda x: Launch(grid=1, block=96, args=[TensorMap(x, (4, 64)), out(64), len(x)]), misconceptions=[
         Misconception("orders tiles without waiting for an empty stage",
                       change=("            if (turn > 0) wait(&empty[stage], (turn - 1) % 2);\n", ""),
@@ -370,17 +370,17 @@ exercise(
 exercise(
     id="12.8", title="A number in a swizzled tile", kind="predict", points=1, minutes=5, difficulty=3, name="at", card="""
         A tile of bfloat16 numbers has rows of 64, which are 128 bytes, and came with the 128-byte swizzle. At which byte of the
-        tile is the number of row 5 and column 26? Type a whole number.""",
-    answer=5 * 128 + (26 * 2 // 16 ^ 5) * 16 + 26 * 2 % 16, misconceptions=[
-        Misconception("forgets the swizzle", value=5 * 128 + 52, ask="Which of the row's eight pieces of 16 bytes is it in, and which "
-                                                                      "place does that piece take in row 5?"),
-        Misconception("moves the piece on by the row, instead of taking the exclusive or", value=5 * 128 + (3 + 5) % 8 * 16 + 4,
-                      ask="What is 3 xor 5, bit by bit?"),
-        Misconception("forgets where in its piece the number is", value=5 * 128 + 6 * 16, ask="Byte 52 of the row is byte 48 + 4. "
-                                                                                               "What becomes of the 4?"),
-        Misconception("counts numbers, not bytes", value=5 * 64 + (26 // 16 ^ 5) * 16 + 26 % 16,
+        tile is the number of row 6 and column 44? Type a whole number.""",
+    answer=6 * 128 + (5 ^ 6) * 16 + 8, misconceptions=[
+        Misconception("forgets the swizzle", value=6 * 128 + 88,
+                      ask="Which of the row's eight pieces of 16 bytes is it in, and which place does that piece take in row 6?"),
+        Misconception("moves the piece on by the row, where the exclusive or is taken", value=6 * 128 + (5 + 6) % 8 * 16 + 8,
+                      ask="What is 5 xor 6, bit by bit?"),
+        Misconception("forgets where in its piece the number is", value=6 * 128 + 3 * 16,
+                      ask="Byte 88 of the row is byte 80 + 8. What becomes of the 8?"),
+        Misconception("counts numbers, not bytes", value=6 * 64 + (44 // 16 ^ 6) * 16 + 44 % 16,
                       ask="How many numbers of 2 bytes are in a piece of 16 bytes?")],
-    hints=["Column 26 begins at byte 52 of its row: piece 3, byte 4 of it.", "3 xor 5 = 011 xor 101 = 110: place 6. The row begins at 5 x 128."])
+    hints=["Column 44 begins at byte 88 of its row: piece 5, byte 8 of it.", "5 xor 6 = 101 xor 110 = 011: place 3. The row begins at 6 x 128."])
 
 WARPGROUP = """
 // A tile in shared memory as wgmma is told of it: where it begins, 8 rows are 1,024 bytes, the 128-byte swizzle.
@@ -457,7 +457,7 @@ kernel_exercise(
     stub=_without(_PRODUCT, "        const int stage = i % 2, turn = i / 2;\n        wait(&full", "    }\n    const int row",
                   "").replace("        wait(&full    }\n", "        // your code: wait, multiply, give the stage back\n    }\n"),
     solution=_PRODUCT, cases=_product_cases, expect=lambda a, b: (a.double() @ b.double().T).float(), compare=close(atol=1e-3),
-    orders=BOTH,
+    orders=ORDERS,
     launch=lambda a, b: Launch(grid=1, block=160, args=[TensorMap(a, (64, 64), 128), TensorMap(b, (32, 64), 128), out((64, 32)),
                                                         a.shape[1]]),
     misconceptions=[
@@ -532,7 +532,7 @@ kernel_exercise(
 
         - `ptx::fence_proxy_async(ptx::space_shared)` is the line that is missing
         - it belongs to the threads that stored, and to a certain place""",
-    stub=_DOUBLED.replace(_FENCE, ""), solution=_DOUBLED, cases=_doubled_cases, expect=lambda x: 2 * x, compare=exact(), orders=BOTH,
+    stub=_DOUBLED.replace(_FENCE, ""), solution=_DOUBLED, cases=_doubled_cases, expect=lambda x: 2 * x, compare=exact(), orders=ORDERS,
     launch=_doubled_launch, misconceptions=[
         Misconception("fences before it stores", change=[(_FENCE, ""), ("    for (int e", _FENCE + "    for (int e")],
                       ask="A fence orders what its thread has done before it. Which stores are those?"),
