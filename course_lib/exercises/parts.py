@@ -68,7 +68,7 @@ class TensorMap:
 
 @dataclass
 class Launch:
-    """`kernel[grid, block, shared](*args)`; args: tensors, numbers, `out`, `scratch` or `inout` arrays, maps of these."""
+    """`kernel[grid, block, shared](*args)`; args: tensors, numbers, `out` and other arrays, maps of these."""
     grid: int | tuple[int, ...]
     block: int | tuple[int, ...]
     args: list

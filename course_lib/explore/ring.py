@@ -2,13 +2,13 @@
 from course_lib.asynchrony import consumer_waits, pipeline, producer_waits
 from course_lib.explore.frame import Canvas, Explorable, Slider, amount
 
-TILES, LEFT, WIDE, HIGH = 8, 84, 600, 22
+TILES, LEFT, WIDE, HIGH, TOP, ROW = 8, 84, 600, 22, 34, 28
 
 
 class Ring(Explorable):
     title = "A ring of stages"
-    caption = (f"{TILES} tiles go through the ring. In a stage: a pale bar while its tile is on the way, a full one from "
-               "its arrival until it is used. Steps, not time: what a step lasts on a card is not said here.")
+    caption = (f"{TILES} tiles go through the ring. In a stage: pale while its tile is on the way, full from its "
+               "arrival until it is used. Steps, not time: what a step lasts on a card is not said here.")
     controls = (Slider("stages", range(1, 7), 2, play=True),
                 Slider("latency", range(1, 13), 6, "from order to arrival", "steps"),
                 Slider("copy", range(1, 7), 2, "between two arrivals", "steps"),
@@ -18,29 +18,33 @@ class Ring(Explorable):
     def draw(self, stages, latency, copy, use):
         tiles = pipeline(TILES, stages, latency, copy, use)
         steps, waits = tiles[-1].finished, consumer_waits(tiles)
-        last = stages + 1
-        canvas = Canvas(700, 78 + 28 * (last + 1))
-
-        def bar(row, begin, end, **look):
-            canvas.rect(LEFT + WIDE * begin / steps, 34 + 28 * row, WIDE * (end - begin) / steps, HIGH, **look)
-
-        canvas.text(LEFT, 20, f"{amount(steps, 'steps')}; the consumer waits in {sum(waits)} of them", bold=True)
-        names = ["producer", *(f"stage {n}" for n in range(stages)), "consumer"]
-        for row, name in enumerate(names):
-            canvas.text(LEFT - 8, 49 + 28 * row, name, anchor="end")
-        for i, (tile, wait) in enumerate(zip(tiles, waits)):
-            kind, row = str(i % 4), 1 + i % stages
-            x = LEFT + WIDE * tile.ordered / steps
-            canvas.line(x, 34, x, 34 + HIGH, thick=2)
-            bar(row, tile.ordered, tile.arrived, fill=kind, shade=0.3, about=f"tile {i} is on the way")
-            bar(row, tile.arrived, tile.finished, fill=kind, text=i, about=f"tile {i} is in stage {i % stages}")
-            bar(last, tile.started, tile.finished, fill=kind, text=i, about=f"tile {i} is used")
-            if wait:
-                bar(last, tile.started - wait, tile.started, fill="warn", shade=0.35, stroke=None,
-                    about=f"the consumer waits {amount(wait, 'steps')} for tile {i}")
+        canvas = Canvas(700, 78 + ROW * (stages + 2))
+        canvas.text(LEFT, 20, f"{steps} steps; the consumer waits in {sum(waits)} of them", bold=True)
+        for row, name in enumerate(["producer", *(f"stage {n}" for n in range(stages)), "consumer"]):
+            canvas.text(LEFT - 8, 49 + ROW * row, name, anchor="end")
+        draw_tiles(canvas, tiles, waits, stages)
         pace = (steps - tiles[-1 - stages].finished) / stages
-        canvas.text(LEFT, 62 + 28 * (last + 1), f"At the end {pace:.3g} steps per tile. Marks in the first row are orders, red is waiting.", fill="faint")
+        canvas.text(LEFT, 62 + ROW * (stages + 2), fill="faint",
+                    text=f"At the end {pace:.3g} steps per tile. Marks in the first row are orders, red is waiting.")
         ordered = ", ".join(str(tile.ordered) for tile in tiles)
-        return canvas, (f"{amount(stages, 'stages')}, latency {latency}, {amount(copy, 'steps')} between two arrivals, {use} per use: "
-                        f"tiles are ordered at {ordered}, the last is used after {amount(steps, 'steps')}. The consumer waits in "
-                        f"{sum(waits)} steps, the producer in {sum(producer_waits(tiles))}; at the end {pace:.3g} steps per tile.")
+        return canvas, (f"{amount(stages, 'stages')}, latency {latency}, {amount(copy, 'steps')} between two "
+                        f"arrivals, {use} per use: tiles are ordered at {ordered}, the last is used after "
+                        f"{steps} steps. The consumer waits in {sum(waits)} steps, the producer in "
+                        f"{sum(producer_waits(tiles))}; at the end {pace:.3g} steps per tile.")
+
+
+def draw_tiles(canvas: Canvas, tiles: list, waits: list[int], stages: int) -> None:
+    """Each tile's order, its two bars in its stage, and its use with the waiting before it."""
+    def bar(row, begin, end, **look):
+        canvas.rect(LEFT + scale * begin, TOP + ROW * row, scale * (end - begin), HIGH, **look)
+
+    scale, last = WIDE / tiles[-1].finished, stages + 1
+    for i, (tile, wait) in enumerate(zip(tiles, waits)):
+        kind, row, x = str(i % 4), 1 + i % stages, LEFT + scale * tile.ordered
+        canvas.line(x, TOP, x, TOP + HIGH, thick=2)
+        bar(row, tile.ordered, tile.arrived, fill=kind, shade=0.3, about=f"tile {i} is on the way")
+        bar(row, tile.arrived, tile.finished, fill=kind, text=i, about=f"tile {i} is in stage {i % stages}")
+        bar(last, tile.started, tile.finished, fill=kind, text=i, about=f"tile {i} is used")
+        if wait:
+            bar(last, tile.started - wait, tile.started, fill="warn", shade=0.35, stroke=None,
+                about=f"the consumer waits {amount(wait, 'steps')} for tile {i}")

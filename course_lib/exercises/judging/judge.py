@@ -81,7 +81,7 @@ def _of_run(exercise: Exercise, seed: int) -> int:
 
 
 def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
-    """The arrays and launches of one case: args are ("array", index), ("map", (index, box, swizzle)) or ("value", x)."""
+    """Arrays and launches of one case; args: ("array", i), ("map", (i, box, swizzle)) or ("value", x)."""
     launches = exercise.launch(*case.args, **case.kwargs)
     arrays, seen, steps = [], {}, []
 
