@@ -212,7 +212,7 @@ exercise(
 _SUMS = TMA + """
 constexpr int ROWS = 4, COLUMNS = 64;
 
-// The sum of each column of x, which has n rows. One block of 64: thread t adds column t, and thread 0 orders the tiles.
+// The sum of each column of x, n rows of 64. One block of 64: thread t adds column t, thread 0 orders the tiles, too.
 __global__ void column_sums(const __grid_constant__ CUtensorMap x, float* __restrict__ out, int n)
 {
     __shared__ alignas(128) float tile[2][ROWS][COLUMNS];
@@ -275,7 +275,7 @@ kernel_exercise(
 _RING = TMA + """
 constexpr int ROWS = 4, COLUMNS = 64, STAGES = 3;
 
-// The sum of squares of each column of x, which has n rows. One block of 96: warps 0 and 1 consume, a thread of warp 2 produces.
+// The sum of squares of each column of x, n rows of 64. One block of 96: warps 0 and 1 consume, thread 64 produces.
 __global__ void squares(const __grid_constant__ CUtensorMap x, float* __restrict__ out, int n)
 {
     __shared__ alignas(128) float tile[STAGES][ROWS][COLUMNS];
@@ -354,18 +354,21 @@ kernel_exercise(
 
 exercise(
     id="12.7", title="Who did not arrive", kind="choose", points=1, minutes=4, difficulty=2, name="cause", card="""
-        What is wrong with `relay`? The error says which phase of which barrier does not end, and what it lacks.""",
+        The error names the barrier at which the consumers wait. None of its 32 arrivals has come, so the producer is held
+        somewhere else. What is wrong with `relay`?""",
     options={"a": "`empty` was made for 32 arrivals, and one lane alone arrives there",
              "b": "the producer waits at `empty` for the wrong parity",
-             "c": "the consumers read the buffer before it is full, so they never give it back",
-             "d": "`full` lacks arrivals, as only one lane of the producer arrives there"},
+             "c": "the consumers read the buffer before it is full",
+             "d": "`full` was made for 32 arrivals, and fewer lanes of the producer arrive there"},
     answer="a", misconceptions=[
         Misconception("suspects the parity, where arrivals are missing", value="b",
-                      ask="A wait for the wrong parity returns too early or waits for a phase nobody works on. What does the error "
-                          "say is missing from phase 0?"),
-        Misconception("takes a deadlock for a race", value="c", ask="Which barrier is named, and how many have arrived there?"),
-        Misconception("looks at the other barrier", value="d", ask="Which barrier does the error name?")],
-    hints=["31 of 32 are missing: one has arrived. Which line arrives?", "Compare the count in `mbarrier_init` with who executes the arrive."])
+                      ask="For tile 1 the producer waits until phase 0 of `empty` is over. Is that the phase it needs?"),
+        Misconception("takes a deadlock for a race", value="c",
+                      ask="A read that comes too early is a race. Here nobody goes on: what does each side wait for?"),
+        Misconception("stops at the barrier that the error names", value="d",
+                      ask="All 32 lanes of the producer run the same line. Do they reach it in turn 1?")],
+    hints=["In turn 1 the producer waits first. At which barrier, and for how many arrivals was it made?",
+           "Compare the count in `mbarrier_init(&empty, ...)` with who executes its arrive."])
 
 exercise(
     id="12.8", title="A number in a swizzled tile", kind="predict", points=1, minutes=5, difficulty=3, name="at", card="""
@@ -389,23 +392,27 @@ __device__ uint64_t described(const __nv_bfloat16* tile)
     return (__cvta_generic_to_shared(tile) & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
-// Issued by all 128 threads: sums = a b^T, added to what the sums were if `adds`. a is 64 x 16, b is 32 x 16. Returns at once.
+// Issued by 128 threads: sums = a b^T for a 64 x 16 and b 32 x 16, added to the sums if `adds`. Returns at once.
 __device__ void multiply(float (&sums)[16], uint64_t a, uint64_t b, int adds)
 {
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, 1, 0, 0; }"
-                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]),
-                   "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]), "+f"(sums[12]),
-                   "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]) : "l"(a), "l"(b), "r"(adds));
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
+                   "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]),
+                   "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15]) : "l"(a), "l"(b), "r"(adds));
 }
 __device__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int LEFT> __device__ void wait_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory"); }
+template <int LEFT> __device__ void wait_products()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
+}
 """
 
 _PRODUCT = TMA.replace("#include <cuda.h>\n", "#include <cuda.h>\n#include <cuda_bf16.h>\n") + WARPGROUP + """
 // c = a b^T for a (64, n) and b (32, n), in tiles of 64 columns. Block 160: a warpgroup multiplies, thread 128 orders.
-__global__ void product(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, float* __restrict__ c, int n)
+__global__ void product(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+                        float* __restrict__ c, int n)
 {
     __shared__ alignas(1024) __nv_bfloat16 a_tile[2][64][64], b_tile[2][32][64];
     __shared__ uint64_t full[2], empty[2];
