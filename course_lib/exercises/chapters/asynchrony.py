@@ -91,8 +91,7 @@ kernel_exercise(
         Misconception("reads the tile without waiting for it", change=("    wait(&full, 0);\n", ""),
                       ask="The order returns at once. Which line makes sure that the bytes are there?"),
         Misconception("waits for the phase of parity 1", change=("wait(&full, 0)", "wait(&full, 1)"),
-                      ask="A barrier that was just made counts as if the phase before phase 0, of parity 1, were over. When does "
-                          "your wait return?"),
+                      ask="Phase 0 is in progress, and its parity is 0. When does a wait for parity 1 return?"),
         Misconception("lets threads use the barrier before it is made", change=("(&full, 1);\n    __syncthreads();", "(&full, 1);"),
                       ask="Thread 31 may be the first to run. What does it find in `full`?"),
         Misconception("lets every thread order the tile", change=("    if (threadIdx.x == 0) {\n        expect", "    {\n        expect"),
@@ -264,10 +263,7 @@ kernel_exercise(
                       ask="Turn 1 of a buffer may begin once its turn 0 was read. Which parity is that?"),
         Misconception("waits at `empty` in the first turn, too", change=("if (turn > 0) wait(&empty[stage], (turn - 1) % 2)",
                                                                        "wait(&empty[stage], turn % 2)"),
-                      ask="Who gives back a buffer that nobody has used?"),
-        Misconception("puts a barrier for one warp where two warps read", change=[(_GIVEN_BACK, ""), (
-            "        if (i < 0) continue;\n", "        if (i < 0) continue;\n        __syncwarp();\n")],
-                      ask="The block has two warps. Whom does thread 0 wait for at `__syncwarp()`?")],
+                      ask="Who gives back a buffer that nobody has used?")],
     hints=["Which buffer does the copy of tile 2 write, and who may still be reading it?",
            "All 64 threads arrive at `empty[i % 2]` when they have read tile i. Nobody waits there.",
            "Before the order of turn 1 or later: `wait(&empty[stage], (turn - 1) % 2)`."])
@@ -334,9 +330,7 @@ kernel_exercise(
         Misconception("waits for an empty stage in the first turn, too",
                       change=("if (turn > 0) wait(&empty[stage], (turn - 1) % 2)", "wait(&empty[stage], turn % 2)"),
                       ask="Who gives back a stage that nobody has used?"),
-        Misconception("never gives a stage back", change=("            ptx::mbarrier_arrive(&empty[stage]);\n", ""),
-                      ask="What does the producer wait for before it orders tile 3?"),
-        Misconception("lets one consumer alone give the stage back",
+        Misconception("does not let all 64 consumers give the stage back",
                       change=("            ptx::mbarrier_arrive(&empty", "            if (threadIdx.x == 0) ptx::mbarrier_arrive(&empty"),
                       ask="For how many arrivals was `empty` made, and who may still be reading when thread 0 is done?"),
         Misconception("gives the stage back before it is read", change=[
@@ -373,17 +367,17 @@ exercise(
 exercise(
     id="12.8", title="A number in a swizzled tile", kind="predict", points=1, minutes=5, difficulty=3, name="at", card="""
         A tile of bfloat16 numbers has rows of 64, which are 128 bytes, and came with the 128-byte swizzle. At which byte of the
-        tile is the number of row 6 and column 44? Type a whole number.""",
-    answer=6 * 128 + (5 ^ 6) * 16 + 8, misconceptions=[
-        Misconception("forgets the swizzle", value=6 * 128 + 88,
+        tile is the number of row 6 and column 20? Type a whole number.""",
+    answer=6 * 128 + (2 ^ 6) * 16 + 8, misconceptions=[
+        Misconception("forgets the swizzle", value=6 * 128 + 40,
                       ask="Which of the row's eight pieces of 16 bytes is it in, and which place does that piece take in row 6?"),
-        Misconception("moves the piece on by the row, where the exclusive or is taken", value=6 * 128 + (5 + 6) % 8 * 16 + 8,
-                      ask="What is 5 xor 6, bit by bit?"),
-        Misconception("forgets where in its piece the number is", value=6 * 128 + 3 * 16,
-                      ask="Byte 88 of the row is byte 80 + 8. What becomes of the 8?"),
-        Misconception("counts numbers, not bytes", value=6 * 64 + (44 // 16 ^ 6) * 16 + 44 % 16,
+        Misconception("moves the piece on by the row, where the exclusive or is taken", value=6 * 128 + (2 + 6) % 8 * 16 + 8,
+                      ask="What is 2 xor 6, bit by bit?"),
+        Misconception("forgets where in its piece the number is", value=6 * 128 + (2 ^ 6) * 16,
+                      ask="Byte 40 of the row is byte 32 + 8. What becomes of the 8?"),
+        Misconception("counts numbers, not bytes", value=6 * 64 + (20 // 16 ^ 6) * 16 + 20 % 16,
                       ask="How many numbers of 2 bytes are in a piece of 16 bytes?")],
-    hints=["Column 44 begins at byte 88 of its row: piece 5, byte 8 of it.", "5 xor 6 = 101 xor 110 = 011: place 3. The row begins at 6 x 128."])
+    hints=["Column 20 begins at byte 40 of its row: piece 2, byte 8 of it.", "2 xor 6 = 010 xor 110 = 100: place 4. The row begins at 6 x 128."])
 
 WARPGROUP = """
 // A tile in shared memory as wgmma is told of it: where it begins, 8 rows are 1,024 bytes, the 128-byte swizzle.
@@ -471,9 +465,8 @@ kernel_exercise(
         Misconception("gives the stages back, and waits for the products at the end", change=[
             ("        wait_products<0>();\n", ""), ("    const int row =", "    wait_products<0>();\n    const int row =")],
                       ask="`multiply` returns at once. Until when may it still read the tiles?"),
-        Misconception("never waits for the products", change=("        wait_products<0>();\n", ""),
-                      ask="What may be in `sums`, and in the tiles, before the wait?"),
-        Misconception("lets the last group of products stay under way", change=("wait_products<0>", "wait_products<1>"),
+        Misconception("does not wait for the products of this tile: with no wait, or with one that leaves a group under way",
+                      change=("wait_products<0>", "wait_products<1>"),
                       ask="`wait_products<1>` returns while one group is still under way. Which one is that here?"),
         Misconception("issues products that are in no group", change=("        commit_products();\n", ""),
                       ask="What does `wait_products<0>` wait for, if nothing was committed?"),
@@ -541,14 +534,12 @@ kernel_exercise(
         - it belongs to the threads that stored, and to a certain place""",
     stub=_DOUBLED.replace(_FENCE, ""), solution=_DOUBLED, cases=_doubled_cases, expect=lambda x: 2 * x, compare=exact(), orders=ORDERS,
     launch=_doubled_launch, misconceptions=[
-        Misconception("fences before it stores", change=[(_FENCE, ""), ("    for (int e", _FENCE + "    for (int e")],
-                      ask="A fence orders what its thread has done before it. Which stores are those?"),
-        Misconception("lets one thread fence for all, before the barrier", change=("    ptx::fence_proxy", "    if (threadIdx.x == 0) ptx::fence_proxy"),
-                      ask="Whose stores does the fence of thread 0 order, while the others have not arrived yet?"),
-        Misconception("fences between threads, not between the two ways", change=("ptx::fence_proxy_async(ptx::space_shared)", "__threadfence_block()"),
-                      ask="`__threadfence_block()` orders ordinary accesses. Is what TMA does one?"),
-        Misconception("adds a second barrier", change=("ptx::fence_proxy_async(ptx::space_shared)", "__syncthreads()"),
-                      ask="Which of the two ways to memory does a barrier not order, however often it is executed?")],
+        Misconception("has no fence of this kind between the stores and the copy: it is missing, before the stores, of one thread "
+                      "alone, or of another kind", change=("ptx::fence_proxy_async(ptx::space_shared)", "__threadfence_block()"),
+                      ask="Which threads stored, and which line of theirs, after the stores, tells the other way to memory?"),
+        Misconception("has the fence in place of the barrier", change=("    __syncthreads();\n    if (threadIdx.x == 0) send",
+                                                                     "    if (threadIdx.x == 0) send"),
+                      ask="A fence orders what its own thread did. How does thread 0 know that the others have stored?")],
     hints=["First the stores, then the fence by the same threads, then the barrier, then the copy.",
            "One line, between the loop and `__syncthreads()`."])
 
