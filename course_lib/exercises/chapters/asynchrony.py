@@ -465,11 +465,9 @@ kernel_exercise(
         Misconception("gives the stages back, and waits for the products at the end", change=[
             ("        wait_products<0>();\n", ""), ("    const int row =", "    wait_products<0>();\n    const int row =")],
                       ask="`multiply` returns at once. Until when may it still read the tiles?"),
-        Misconception("does not wait for the products of this tile: with no wait, or with one that leaves a group under way",
+        Misconception("does not wait for the products of this tile: no wait, nothing committed, or a wait that leaves a group under way",
                       change=("wait_products<0>", "wait_products<1>"),
                       ask="`wait_products<1>` returns while one group is still under way. Which one is that here?"),
-        Misconception("issues products that are in no group", change=("        commit_products();\n", ""),
-                      ask="What does `wait_products<0>` wait for, if nothing was committed?"),
         Misconception("does not fence before the first product", change=("        begin_products();\n", ""),
                       ask="The sums are registers. Who orders what was done with them before against the product?"),
         Misconception("sets the sums anew in every tile", change=("i + k > 0", "k > 0"),
