@@ -64,7 +64,7 @@ def _one(cuda, module, arrays: list[dict], steps: list[dict], request: Request,
     race while it is counted and have its barriers while it is checked."""
     watch = {"step_limit": STEPS, "machine": cuda.Machine(**request.machine)}
     memory, failures = None, []
-    for order in request.orders:            # what one hides, another shows; results and counts are the first's
+    for order in request.orders:    # what one hides, another shows; results and counts are the first's
         watched = (cuda.sanitize(order=order, **watch) if budget is None
                    else cuda.profile(sanitized=True, **watch))
         try:
@@ -77,7 +77,7 @@ def _one(cuda, module, arrays: list[dict], steps: list[dict], request: Request,
             failures.append(Failure(error.kind, str(error), error.line or None))
         except cuda.ArgumentError as error:
             return Outcome(failure=Failure("launch", str(error)))
-    if failures:                            # the kinds in all orders tell mistakes apart that look alike in one
+    if failures:            # the kinds in all orders tell mistakes apart that look alike in one
         failures[0].name = "" if len(request.orders) == 1 else ", ".join(f.kind for f in failures)
         return Outcome(failure=failures[0])
     results = [t.clone() for a, t in zip(arrays, memory) if a["role"] in ("out", "inout")]
