@@ -495,15 +495,15 @@ __device__ void send(const CUtensorMap* y, int row, int column, void* tile)
 __global__ void doubled(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap y)
 {
     __shared__ alignas(128) float tile[16][32];
-    __shared__ uint64_t full;
+    __shared__ uint64_t landed;
     const int row = 16 * blockIdx.y, column = 32 * blockIdx.x;
-    if (threadIdx.x == 0) ptx::mbarrier_init(&full, 1);
+    if (threadIdx.x == 0) ptx::mbarrier_init(&landed, 1);
     __syncthreads();
     if (threadIdx.x == 0) {
-        expect(&full, sizeof tile);
-        order(tile, &x, row, column, &full);
+        expect(&landed, sizeof tile);
+        order(tile, &x, row, column, &landed);
     }
-    wait(&full, 0);
+    wait(&landed, 0);
     for (int e = threadIdx.x; e < 16 * 32; e += 64) tile[e / 32][e % 32] *= 2;
     ptx::fence_proxy_async(ptx::space_shared);
     __syncthreads();
