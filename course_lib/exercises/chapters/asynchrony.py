@@ -417,8 +417,8 @@ __global__ void product(const __grid_constant__ CUtensorMap a, const __grid_cons
     __syncthreads();
     const int tiles = (n + 63) / 64;
     for (int i = 0; threadIdx.x == 128 && i < tiles; i++) {
-        const int stage = i % 2, turn = i / 2;
-        if (turn > 0) wait(&empty[stage], (turn - 1) % 2);
+        const int stage = i % 2;
+        if (i >= 2) wait(&empty[stage], (i / 2 - 1) % 2);
         expect(&full[stage], sizeof a_tile[stage] + sizeof b_tile[stage]);
         order(a_tile[stage], &a, 0, 64 * i, &full[stage]);
         order(b_tile[stage], &b, 0, 64 * i, &full[stage]);
