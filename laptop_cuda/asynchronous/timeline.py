@@ -7,6 +7,8 @@ A step is no time. What a warp does is one step after what it did before; a wait
 arrival or landing that it waited for; a copy lands one step after its issue, a late one when all else waits.
 """
 from collections import Counter
+from html import escape
+from urllib.parse import quote
 
 from ..arguments.inputs import check_kept
 from ..errors.facts import spans
@@ -184,4 +186,6 @@ class Timeline:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self.svg()
+        """An image: a page that does not trust its outputs takes drawings in HTML apart."""
+        return (f'<img style="max-width:100%" src="data:image/svg+xml,{quote(self.svg())}" '
+                f'alt="{escape(self.words(), quote=True)}">')
