@@ -76,7 +76,7 @@ def _turn_cases(rng):
 
 kernel_exercise(
     id="12.2", title="Order a tile and wait for it", points=3, minutes=12, difficulty=3, name="turn", card="""
-        Each block turns one tile of `x`. The tile comes by one copy. Write what comes before the loop that reads it.
+        Each block turns one tile of `x`. The tile comes by one copy. Write the lines before the loop that reads it.
 
         - make `full` an mbarrier that expects one arrival (`ptx::mbarrier_init(&full, 1)`), once, and let no thread use it
           before it is made
@@ -97,7 +97,7 @@ kernel_exercise(
         Misconception("lets every thread order the tile", change=("    if (threadIdx.x == 0) {\n        expect", "    {\n        expect"),
                       ask="How many arrivals was the barrier made for, and how many come?"),
         Misconception("expects as many bytes as there are numbers", change=("sizeof tile", "16 * 16"),
-                      ask="A phase ends when the arrivals are there and the bytes that came are the bytes that were announced. "
+                      ask="A phase ends when all arrivals were made and as many bytes came as were announced. "
                           "How many bytes come?"),
         Misconception("expects only the bytes that are within x", change=(
             "sizeof tile", "4 * min(16, rows - row) * min(16, columns - column)"),
@@ -479,7 +479,7 @@ kernel_exercise(
                       ask="Where in the tile do columns 16 to 31 begin?")],
     hints=["The order: wait for the stage, begin, four products, commit, wait for the products, arrive at `empty`.",
            "`for (int k = 0; k < 64; k += 16) multiply(..., i + k > 0);`: the sum of `i` and `k` is 0 for the first product alone.",
-           "The stage may be overwritten from the last arrival on. So `wait_products<0>()` comes before it."])
+           "The stage may be overwritten from the last arrival on. So `wait_products<0>()` precedes it."])
 
 _DOUBLED = TMA + """
 // Stores the tile into the box of y that begins at (row, column), and waits until the tile was read.
