@@ -9,6 +9,7 @@ import sys
 import torch
 
 from course_lib import cuda
+from course_lib.asynchrony import asynchronous_attention
 from course_lib.attention import softmax_kernel
 from course_lib.files import write_whole
 from course_lib.flash_attention import forward_kernel
@@ -43,7 +44,13 @@ def _decode():
     tensor_core.dense(*(_random(*shape, dtype=torch.bfloat16) for shape in shapes), lengths, splits=2)
 
 
-LADDERS = {"attention": _softmax, "flash_attention": _flash, "kv_cache": _decode}
+def _asynchrony():
+    for rung in range(1, 8):
+        asynchronous_attention(*(_random(1, 1, 128, 64, dtype=torch.bfloat16) for _ in "qkv"), rung=rung)
+
+
+LADDERS = {"attention": _softmax, "flash_attention": _flash, "kv_cache": _decode, "asynchrony": _asynchrony}
+ARCH = {"asynchrony": "sm_90a"}         # sm_90 for the others
 
 
 def measured(word: str) -> list[dict]:
@@ -52,19 +59,19 @@ def measured(word: str) -> list[dict]:
         LADDERS[word]()
     rows = []
     for launch in report.launches:
-        found = cuda.inspect(_kernel(word, launch.kernel), card=CARD, launch=launch)
-        held, pipes = found["occupancy"], found["bound"]["pipes"]
+        found = cuda.inspect(_kernel(word, launch.kernel), ARCH.get(word), card=CARD, launch=launch)
+        held, bound = found["occupancy"], found["bound"] if word not in ARCH else {"binds": "", "pipes": []}
         rows.append({"kernel": launch.kernel, **{name: found[name] for name in KEPT},
                      **{name: held[name] for name in ("blocks", "warps", "limited_by")},
-                     "binds": found["bound"]["binds"],
-                     "microseconds": {p["pipe"]: round(p["microseconds"], 4) for p in pipes},
-                     "executed": sum(found["executed"].values()), "compiler": found["compiler"]})
+                     "binds": bound["binds"],       # of wgmma and copies no data sheet gives the rates
+                     "microseconds": {p["pipe"]: round(p["microseconds"], 4) for p in bound["pipes"]},
+                     "executed": sum(found["executed"].values()) if bound["pipes"] else 0, "compiler": found["compiler"]})
     return rows
 
 
 def _kernel(word: str, name: str):
     bare = name.partition("<")[0]
-    for file in (word, f"{word}/tensor_core"):
+    for file in (word, f"{word}/tensor_core", f"{word}/warpgroup", f"{word}/flash3"):
         if (cuda.KERNELS / f"{file}.cu").exists() and bare in (module := cuda.load(file)).kernels:
             return module[name] if "<" in name else getattr(module, name)
     raise LookupError(name)
@@ -86,7 +93,7 @@ def registers_table(word: str) -> None:
         shared = row["static_shared"] + row["dynamic_shared"]
         print(f"{row['kernel']:<{width}} {row['registers']:>9} {row['spill_stores']:>8} {shared:>7,} "
               f"{row['block']:>8} {row['blocks']:>7} {row['warps']:>6}  {row['limited_by']}")
-    print(f"Compiled by {compiler} for sm_90. Blocks and warps per multiprocessor, which has room for 64 "
+    print(f"Compiled by {compiler} for {ARCH.get(word, 'sm_90')}. Blocks and warps per multiprocessor, which has room for 64 "
           "warps, by NVIDIA's rules.")
 
 
