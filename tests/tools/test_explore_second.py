@@ -148,3 +148,13 @@ def test_an_edited_configuration_costs_what_its_layers_cost(edit, per_token, far
 def test_a_key_that_cannot_be_placed_is_named():
     assert words("configuration", edit="attention_swirl=3").endswith("Not placed: attention_swirl.")
     assert "cache at 8k: 256 MiB (published 512 MiB)" in words("configuration", bytes=1)
+
+
+def test_a_ring_waits_as_its_pipeline_does_and_a_swizzled_column_meets_its_banks():
+    from course_lib.asynchrony import pipeline, swizzled
+
+    last = pipeline(8, 3, 6, 2, 3)[-1].finished
+    assert f"the last is used after {last} steps" in words("ring", stages=3, latency=6, copy=2, use=3)
+    assert f"is stored at byte {swizzled(6, 32, 128)} of the tile" in words("swizzle", row=6, piece=2)
+    for mode, passes in (("none", "8 passes"), ("64 bytes", "1 pass"), ("128 bytes", "1 pass")):
+        assert words("swizzle", swizzle=mode).endswith(f": {passes}.")

@@ -173,6 +173,7 @@ exercise(
         - a tile is ordered as soon as it has a stage: at 0 for the first `stages` tiles, else when the tile before it in its
           stage is finished
         - it arrives `latency` steps after its order, but at least `copy` steps after the tile before it arrived
+          (for the first, after step 0)
         - tiles are used in order, one at a time, for `use` steps each: from when the tile has arrived and the one before is
           finished""",
     given={}, solution='''
@@ -181,7 +182,7 @@ exercise(
             done, arrived = [], 0
             for i in range(tiles):
                 ordered = done[i - stages] if i >= stages else 0
-                arrived = max(ordered + latency, arrived + copy) if i else latency
+                arrived = max(ordered + latency, arrived + copy)
                 done.append(max(arrived, done[-1] if done else 0) + use)
             return done
         ''',
