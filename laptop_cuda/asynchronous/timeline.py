@@ -187,5 +187,5 @@ class Timeline:
 
     def _repr_html_(self) -> str:
         """An image: a page that does not trust its outputs takes drawings in HTML apart."""
-        return (f'<img style="max-width:100%" src="data:image/svg+xml,{quote(self.svg())}" '
+        return (f'<img style="max-width:100%" src="data:image/svg+xml,{quote(self.svg(steps=100))}" '
                 f'alt="{escape(self.words(), quote=True)}">')
