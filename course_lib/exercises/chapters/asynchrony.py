@@ -27,10 +27,7 @@ TMA = """\
 namespace ptx = cuda::ptx;
 
 // Returns when the phase of this parity is over.
-__device__ void wait(uint64_t* bar, int parity)
-{
-    while (!ptx::mbarrier_try_wait_parity(bar, parity)) {}
-}
+__device__ void wait(uint64_t* bar, int parity) { while (!ptx::mbarrier_try_wait_parity(bar, parity)) {} }
 
 // One arrival, which also says how many bytes are to come in this phase.
 __device__ void expect(uint64_t* bar, int bytes)
@@ -69,9 +66,9 @@ _BEFORE, _REST = _TURN.split("    if (threadIdx.x == 0) ptx::mbarrier_init")
 _AFTER = "    const int r =" + _REST.split("    const int r =")[1]
 
 
-def _turn_cases(rng):
-    for rows, columns in [(16, 16), (32, 48), (7, 20), (33, 12), (50, 36)]:
-        yield Case(randn(rng, rows, columns), label=f"{rows} x {columns}")
+def _matrices(*sizes):
+    """cases= of random matrices of these sizes."""
+    return lambda rng: (Case(randn(rng, *size), label=f"{size[0]} x {size[1]}") for size in sizes)
 
 
 kernel_exercise(
@@ -84,7 +81,7 @@ kernel_exercise(
         - every thread waits for phase 0 of `full`, whose parity is 0
         - tiles at the edges need nothing of you: what is beyond `x` is filled with zeros""",
     stub=_BEFORE + "    // your code: make the barrier, order the tile, wait for it\n" + _AFTER, solution=_TURN,
-    cases=_turn_cases, expect=lambda x: x.T.contiguous(), compare=exact(), orders=ORDERS,
+    cases=_matrices((16, 16), (32, 48), (7, 20), (33, 12), (50, 36)), expect=lambda x: x.T.contiguous(), compare=exact(), orders=ORDERS,
     launch=lambda x: Launch(grid=(-(-x.shape[1] // 16), -(-x.shape[0] // 16)), block=32,
                             args=[TensorMap(x, (16, 16)), out((x.shape[1], x.shape[0])), *x.shape]),
     misconceptions=[
@@ -199,8 +196,6 @@ exercise(
         Misconception("lets tiles arrive side by side, however short the time between them",
                       change=("max(ordered + latency, arrived + copy)", "ordered + latency"),
                       ask="Two tiles ordered in the same step: when does each of them arrive?"),
-        Misconception("adds `copy` to the latency of each tile", change=("max(ordered + latency, arrived + copy)", "ordered + latency + copy"),
-                      ask="A tile that is ordered long after the one before: what does it wait for?"),
         Misconception("uses a tile before it has arrived", change=("max(arrived, done[-1] if done else 0)", "(done[-1] if done else arrived)"),
                       ask="The one before is finished, and this one is still on its way. When does its use begin?"),
         Misconception("uses tiles side by side", change=("max(arrived, done[-1] if done else 0)", "arrived"),
@@ -242,11 +237,6 @@ __global__ void column_sums(const __grid_constant__ CUtensorMap x, float* __rest
 _GIVEN_BACK = "            if (turn > 0) wait(&empty[stage], (turn - 1) % 2);\n"
 
 
-def _column_cases(rng):
-    for n in (4, 8, 9, 17, 30):
-        yield Case(randn(rng, n, 64), label=f"{n} rows")
-
-
 kernel_exercise(
     id="12.5", title="A buffer filled too early", kind="repair", points=3, minutes=10, difficulty=3, name="column_sums", card="""
         Two buffers: while a tile is added, the next one comes. One line is missing. Run the cell and the check, read what the
@@ -255,7 +245,7 @@ kernel_exercise(
         - change as little as you can; `full` and `empty` are all that you need
         - on a card the results would be right whenever the copy is slow enough; the check runs the kernel with copies that land
           as late as possible and with copies that land at once""",
-    stub=_SUMS.replace(_GIVEN_BACK, ""), solution=_SUMS, cases=_column_cases, expect=lambda x: x.double().sum(0).float(),
+    stub=_SUMS.replace(_GIVEN_BACK, ""), solution=_SUMS, cases=_matrices(*((n, 64) for n in (4, 8, 9, 17, 30))), expect=lambda x: x.double().sum(0).float(),
     compare=close(atol=1e-4), orders=ORDERS,
     launch=lambda x: Launch(grid=1, block=64, args=[TensorMap(x, (4, 64)), out(64), len(x)]), misconceptions=[
         Misconception("waits at `full` where it should wait at `empty`", change=("wait(&empty[stage]", "wait(&full[stage]"),
@@ -322,7 +312,7 @@ kernel_exercise(
     stub=_without(_without(_RING, "// the producer\n", "    }\n    if", "        // your code: order every tile, each when its stage is empty\n"),
                   "        float sum = 0.0f;\n", "        out[",
                   "        // your code: for each tile, wait for it, add the squares, give the stage back\n"),
-    solution=_RING, cases=lambda rng: (Case(randn(rng, n, 64), label=f"{n} rows") for n in (4, 12, 13, 30, 41)),
+    solution=_RING, cases=_matrices(*((n, 64) for n in (4, 12, 13, 30, 41))),
     expect=lambda x: x.double().square().sum(0).float(), compare=close(atol=1e-3), orders=ORDERS,
     launch=lambda x: Launch(grid=1, block=96, args=[TensorMap(x, (4, 64)), out(64), len(x)]), misconceptions=[
         Misconception("orders tiles without waiting for an empty stage",
@@ -398,10 +388,8 @@ __device__ void multiply(float (&sums)[16], uint64_t a, uint64_t b, int adds)
 }
 __device__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int LEFT> __device__ void wait_products()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
-}
+template <int LEFT>
+__device__ void wait_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory"); }
 """
 
 _PRODUCT = TMA.replace("#include <cuda.h>\n", "#include <cuda.h>\n#include <cuda_bf16.h>\n") + WARPGROUP + """
@@ -443,8 +431,7 @@ __global__ void product(const __grid_constant__ CUtensorMap a, const __grid_cons
 
 
 def _product_cases(rng):
-    for n in (64, 128, 200, 320):
-        yield Case(randn(rng, 64, n).bfloat16(), randn(rng, 32, n).bfloat16(), label=f"{n} columns")
+    return (Case(randn(rng, 64, n).bfloat16(), randn(rng, 32, n).bfloat16(), label=f"{n} columns") for n in (64, 128, 200, 320))
 
 
 kernel_exercise(
@@ -463,18 +450,17 @@ kernel_exercise(
     launch=lambda a, b: Launch(grid=1, block=160, args=[TensorMap(a, (64, 64), 128), TensorMap(b, (32, 64), 128), out((64, 32)),
                                                         a.shape[1]]),
     misconceptions=[
-        Misconception("gives the stages back, and waits for the products at the end", change=[
-            ("        wait_products<0>();\n", ""), ("    const int row =", "    wait_products<0>();\n    const int row =")],
+        Misconception("gives the stage back before the products have read it", change=[
+            ("        wait_products<0>();\n        ptx::mbarrier_arrive(&empty[stage]);\n",
+             "        ptx::mbarrier_arrive(&empty[stage]);\n        wait_products<0>();\n")],
                       ask="`multiply` returns at once. Until when may it still read the tiles?"),
         Misconception("does not wait for the products of this tile: no wait, nothing committed, or a wait that leaves a group under way",
                       change=("wait_products<0>", "wait_products<1>"),
                       ask="`wait_products<1>` returns while one group is still under way. Which one is that here?"),
         Misconception("does not fence before the first product", change=("        begin_products();\n", ""),
                       ask="The sums are registers. Who orders what was done with them before against the product?"),
-        Misconception("sets the sums anew in every tile", change=("i + k > 0", "k > 0"),
-                      ask="Of how many tiles is c the sum?"),
-        Misconception("adds to sums that nobody has set", change=("i + k > 0", "1"),
-                      ask="What is in `sums` before the first product?"),
+        Misconception("sets the sums anew in every tile", change=("i + k > 0", "k > 0"), ask="Of how many tiles is c the sum?"),
+        Misconception("adds to sums that nobody has set", change=("i + k > 0", "1"), ask="What is in `sums` before the first product?"),
         Misconception("multiplies the first 16 columns four times", change=("[0][k]), described(&b_tile[stage][0][k])",
                                                                            "[0][0]), described(&b_tile[stage][0][0])"),
                       ask="Where in the tile do columns 16 to 31 begin?")],
@@ -514,11 +500,6 @@ __global__ void doubled(const __grid_constant__ CUtensorMap x, const __grid_cons
 _FENCE = "    ptx::fence_proxy_async(ptx::space_shared);\n"
 
 
-def _doubled_cases(rng):
-    for rows, columns in [(16, 32), (5, 8), (40, 36), (32, 100)]:
-        yield Case(randn(rng, rows, columns), label=f"{rows} x {columns}")
-
-
 def _doubled_launch(x):
     y = out(tuple(x.shape))
     return Launch(grid=(-(-x.shape[1] // 32), -(-x.shape[0] // 16)), block=64, args=[TensorMap(x, (16, 32)), TensorMap(y, (16, 32))])
@@ -531,7 +512,7 @@ kernel_exercise(
 
         - `ptx::fence_proxy_async(ptx::space_shared)` is the line that is missing
         - it belongs to the threads that stored, and to a certain place""",
-    stub=_DOUBLED.replace(_FENCE, ""), solution=_DOUBLED, cases=_doubled_cases, expect=lambda x: 2 * x, compare=exact(), orders=ORDERS,
+    stub=_DOUBLED.replace(_FENCE, ""), solution=_DOUBLED, cases=_matrices((16, 32), (5, 8), (40, 36), (32, 100)), expect=lambda x: 2 * x, compare=exact(), orders=ORDERS,
     launch=_doubled_launch, misconceptions=[
         Misconception("has no fence of this kind between the stores and the copy: it is missing, before the stores, of one thread "
                       "alone, or of another kind", change=("ptx::fence_proxy_async(ptx::space_shared)", "__threadfence_block()"),
