@@ -16,8 +16,7 @@ exercise(
         Misconception("counts only the rows that the tensor has", value=4608,
                       ask="Are the zeros written into the tile, too? Every byte that is written counts at the barrier."),
         Misconception("counts numbers, not bytes", value=4096, ask="How many bytes is a number in bfloat16?"),
-        Misconception("counts four bytes per number", value=16384, ask="How many bytes is a number in bfloat16?"),
-        Misconception("counts both tiles", value=16384 - 3584, ask="How many rows has the tile that is ordered?")],
+        Misconception("counts four bytes per number", value=16384, ask="How many bytes is a number in bfloat16?")],
     hints=["The barrier counts the bytes that arrive in shared memory, whether they were read from the tensor or filled in.",
            "A tile is always 64 rows of 64 numbers of 2 bytes."])
 
@@ -93,9 +92,6 @@ kernel_exercise(
                       ask="Thread 31 may be the first to run. What does it find in `full`?"),
         Misconception("lets every thread order the tile", change=("    if (threadIdx.x == 0) {\n        expect", "    {\n        expect"),
                       ask="How many arrivals was the barrier made for, and how many come?"),
-        Misconception("expects as many bytes as there are numbers", change=("sizeof tile", "16 * 16"),
-                      ask="A phase ends when all arrivals were made and as many bytes came as were announced. "
-                          "How many bytes come?"),
         Misconception("expects only the bytes that are within x", change=(
             "sizeof tile", "4 * min(16, rows - row) * min(16, columns - column)"),
                       ask="What does the copy write where the tile hangs over the edge?"),
@@ -144,8 +140,6 @@ exercise(
                       ask="The tile of turn 1 may be ordered once the tile of which turn has been read?"),
         Misconception("lets the first tiles wait for an empty stage", change=(" if turn else None", ""),
                       ask="Who has given back a stage that nobody has used?"),
-        Misconception("counts the turns, and does not take them modulo 2", change=("turn % 2, (turn - 1) % 2", "turn, turn - 1"),
-                      ask="A parity is 0 or 1. What is that of phase 2?"),
         Misconception("always has two stages", change=("i % stages, i // stages", "i % 2, i // 2"),
                       ask="With three stages, where does tile 2 go?")],
     hints=["How often was the stage used before? `i // stages` times.",
@@ -190,9 +184,6 @@ exercise(
         Misconception("orders a tile when the one before it is finished",
                       change=("done[i - stages] if i >= stages else 0", "done[-1] if done else 0"),
                       ask="What is the second stage for, if nothing is ordered before the tile in the first one is finished?"),
-        Misconception("orders a tile later than it may be, as if there were a stage less", change=(
-            "done[i - stages] if i >= stages else 0", "done[i - max(stages - 1, 1)] if i >= max(stages - 1, 1) else 0"),
-                      ask="Tiles 0 and 2 share a stage of two. Which tile must be finished before tile 2 is ordered?"),
         Misconception("lets tiles arrive side by side, however short the time between them",
                       change=("max(ordered + latency, arrived + copy)", "ordered + latency"),
                       ask="Two tiles ordered in the same step: when does each of them arrive?"),
@@ -365,9 +356,7 @@ exercise(
         Misconception("moves the piece on by the row, where the exclusive or is taken", value=6 * 128 + (2 + 6) % 8 * 16 + 8,
                       ask="What is 2 xor 6, bit by bit?"),
         Misconception("forgets where in its piece the number is", value=6 * 128 + (2 ^ 6) * 16,
-                      ask="Byte 40 of the row is byte 32 + 8. What becomes of the 8?"),
-        Misconception("counts numbers, not bytes", value=6 * 64 + (20 // 16 ^ 6) * 16 + 20 % 16,
-                      ask="How many numbers of 2 bytes are in a piece of 16 bytes?")],
+                      ask="Byte 40 of the row is byte 32 + 8. What becomes of the 8?")],
     hints=["Column 20 begins at byte 40 of its row: piece 2, byte 8 of it.", "2 xor 6 = 010 xor 110 = 100: place 4. The row begins at 6 x 128."])
 
 WARPGROUP = """
@@ -460,10 +449,7 @@ kernel_exercise(
         Misconception("does not fence before the first product", change=("        begin_products();\n", ""),
                       ask="The sums are registers. Who orders what was done with them before against the product?"),
         Misconception("sets the sums anew in every tile", change=("i + k > 0", "k > 0"), ask="Of how many tiles is c the sum?"),
-        Misconception("adds to sums that nobody has set", change=("i + k > 0", "1"), ask="What is in `sums` before the first product?"),
-        Misconception("multiplies the first 16 columns four times", change=("[0][k]), described(&b_tile[stage][0][k])",
-                                                                           "[0][0]), described(&b_tile[stage][0][0])"),
-                      ask="Where in the tile do columns 16 to 31 begin?")],
+        Misconception("adds to sums that nobody has set", change=("i + k > 0", "1"), ask="What is in `sums` before the first product?")],
     hints=["The order: wait for the stage, begin, four products, commit, wait for the products, arrive at `empty`.",
            "`for (int k = 0; k < 64; k += 16) multiply(..., i + k > 0);`: the sum of `i` and `k` is 0 for the first product alone.",
            "The stage may be overwritten from the last arrival on. So `wait_products<0>()` precedes it."])
