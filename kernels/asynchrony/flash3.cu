@@ -41,7 +41,7 @@ __device__ __forceinline__ void consume(Ring<D, ROWS, KEYS, SLOTS> ring, bf16* q
     const int row = row0 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     const int seen_by_all = keys_seen(row0, n_q, n_k, causal);
     Softmax softmax;
-    float o[D / 2] = {}, s[KEYS / 2], shrink[2];
+    float o[D / 64][32] = {}, s[KEYS / 2], shrink[2];
     uint32_t p[KEYS / 16][4];
     auto weigh = [&](int j) {
         ring.leave(2 * j);
@@ -82,7 +82,7 @@ __device__ __forceinline__ void consume(Ring<D, ROWS, KEYS, SLOTS> ring, bf16* q
         wait_products<0>();
         ring.leave(2 * tiles - 1);
     }
-    send_rows<D>(q_tile, o, softmax, out_map, lse, row0, blockIdx.y, n_q, OWN + group);
+    send_rows(q_tile, o, softmax, out_map, lse, row0, blockIdx.y, n_q, OWN + group);
 }
 
 // 7: grid (n_q / 128, heads), block 384, dynamic shared memory: 2 D (128 + 4 * 128) bytes.

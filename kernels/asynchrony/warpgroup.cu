@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(160)
     }
     const int row = row0 + threadIdx.x / 32 * 16 + lane / 4;
     Softmax softmax;
-    float o[D / 2] = {}, shrink[2];
+    float o[D / 64][32] = {}, shrink[2];
     wait(&q_full, 0);
     for (int j = 0; j < tiles; ++j) {
         float s[KEYS / 2];
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(160)
         wait_products<0>();
         ring.leave(2 * j + 1);
     }
-    send_rows<D>(q_tile, o, softmax, &out_map, lse, row0, head, n_q, 1);
+    send_rows(q_tile, o, softmax, &out_map, lse, row0, head, n_q, 1);
 }
 
 // 6: the products in the order s0, s1, o0, s2, o1, ...: while o of tile j is made, lanes turn scores of tile j + 1
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(160)
     }
     const int row = row0 + threadIdx.x / 32 * 16 + lane / 4;
     Softmax softmax;
-    float o[D / 2] = {}, s[KEYS / 2], shrink[2];
+    float o[D / 64][32] = {}, s[KEYS / 2], shrink[2];
     uint32_t p[KEYS / 16][4];
     wait(&q_full, 0);
     auto weigh = [&](int j) {
@@ -129,5 +129,5 @@ __global__ void __launch_bounds__(160)
         wait_products<0>();
         ring.leave(2 * tiles - 1);
     }
-    send_rows<D>(q_tile, o, softmax, &out_map, lse, row0, head, n_q, 1);
+    send_rows(q_tile, o, softmax, &out_map, lse, row0, head, n_q, 1);
 }

@@ -23,11 +23,10 @@ __device__ __forceinline__ void wait_products() {
 }
 
 // What a product must be told of a tile in shared memory: rows of 64 numbers, 128 bytes, swizzled as a copy leaves
-// them (swizzle=128), eight rows every 1,024 bytes. `leading`: bytes to the next 64 columns, if they are its n.
-__device__ __forceinline__ uint64_t described(const bf16* tile, int leading = 16) {
+// them (swizzle=128), eight rows every 1,024 bytes.
+__device__ __forceinline__ uint64_t described(const bf16* tile) {
     const uint64_t address = tensor_core::shared_address(tile);
-    return (address & 0x3ffff) >> 4 | (uint64_t)(leading >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
-           1ull << 62;
+    return (address & 0x3ffff) >> 4 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
 }
 
 // ---- The product: d (64 x n) = a (64 x 16) b (16 x n) + d if adds, in float. Warp w has rows 16 w, 16 w + 1, ...;
@@ -36,7 +35,7 @@ __device__ __forceinline__ uint64_t described(const bf16* tile, int leading = 16
 //   d[i]: row g + 8 (i / 2 % 2), column 8 (i / 4) + 2 t + i % 2
 //
 // a is in shared memory, rows by k, or in registers as mma.sync has it (tensor_core.cuh). b in shared memory is n by
-// k (keys) with the first two, k by n (values) with the others.
+// k (keys) with the first two, k by n (values) with the third.
 __device__ __forceinline__ void multiply(float (&d)[32], uint64_t a, uint64_t b, int adds) {
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; "
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7,"
@@ -80,25 +79,6 @@ __device__ __forceinline__ void multiply(float (&d)[32], const uint32_t (&a)[4],
                    "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
 }
-__device__ __forceinline__ void multiply(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int adds) {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %69, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, "
-                 "%7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
-                 "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, "
-                 "%41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, "
-                 "%58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, p, 1, 1, 1; }"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-                   "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-                   "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-                   "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-                   "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
-                   "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-                   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-                   "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-                   "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
-                   "+f"(d[63])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
-}
 
 // s (64 x KEYS) = q k^T of tiles D wide, in pieces of 64 columns.
 template <int D, int KEYS>
@@ -108,12 +88,14 @@ __device__ __forceinline__ void multiply_rows(float (&s)[KEYS / 2], const bf16* 
         multiply(s, described(q_tile + c / 64 * 64 * 64 + c % 64),
                  described(k_tile + c / 64 * KEYS * 64 + c % 64), c > 0);
 }
-// o (64 x D) += p v, p in registers.
+// o (64 x D) += p v, p in registers, by 64 columns.
 template <int D, int KEYS>
-__device__ __forceinline__ void multiply_columns(float (&o)[D / 2], const uint32_t (&p)[KEYS / 16][4],
+__device__ __forceinline__ void multiply_columns(float (&o)[D / 64][32], const uint32_t (&p)[KEYS / 16][4],
                                                  const bf16* v_tile) {
 #pragma unroll
-    for (int k = 0; k < KEYS / 16; ++k) multiply(o, p[k], described(v_tile + k * 16 * 64, KEYS * 128), 1);
+    for (int k = 0; k < KEYS / 16; ++k)
+        for (int c = 0; c < D / 64; ++c)
+            multiply(o[c], p[k], described(v_tile + (c * KEYS + k * 16) * 64), 1);
 }
 
 // ---- The online softmax of a thread's two rows, g and g + 8 of its warp, in powers of two.
@@ -140,10 +122,11 @@ struct Softmax {
     }
 };
 
-template <int COUNT>
-__device__ __forceinline__ void scale_rows(float (&o)[COUNT], const float (&by)[2]) {
+template <int PIECES>
+__device__ __forceinline__ void scale_rows(float (&o)[PIECES][32], const float (&by)[2]) {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) o[i] *= by[i / 2 % 2];
+    for (int c = 0; c < PIECES; ++c)
+        for (int i = 0; i < 32; ++i) o[c][i] *= by[i / 2 % 2];
 }
 
 // Weights as the next product's A: sums of two neighbouring 8 columns are, packed, one tile of A.
@@ -216,19 +199,20 @@ struct Ring {
 __device__ __forceinline__ void meet(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
-template <int D>
-__device__ __forceinline__ void send_rows(bf16* tile, const float (&o)[D / 2], const Softmax& softmax,
+template <int PIECES>
+__device__ __forceinline__ void send_rows(bf16* tile, const float (&o)[PIECES][32], const Softmax& softmax,
                                           const CUtensorMap* out_map, float* __restrict__ lse, int row0,
                                           int head, int n_q, int number) {
     const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         const float sum = lanes_sum(softmax.l[h], 4), by = sum > 0.0f ? 1.0f / sum : 0.0f;
-        for (int i = 2 * h; i < D / 2; i += 4) {
-            const int column = i / 4 * 8 + lane % 4 * 2;
-            *(uint32_t*)(tile + column / 64 * 64 * 64 + tensor_core::swizzled<64>(row + 8 * h, column % 64)) =
-                tensor_core::pack(o[i] * by, o[i + 1] * by, bf16());
-        }
+        for (int c = 0; c < PIECES; ++c)
+            for (int i = 2 * h; i < 32; i += 4) {
+                const int place = tensor_core::swizzled<64>(row + 8 * h, i / 4 * 8 + lane % 4 * 2);
+                *(uint32_t*)(tile + c * 64 * 64 + place) =
+                    tensor_core::pack(o[c][i] * by, o[c][i + 1] * by, bf16());
+            }
         if (lane % 4 == 0 && row0 + row + 8 * h < n_q)
             lse[(long long)head * n_q + row0 + row + 8 * h] =
                 sum > 0.0f ? (softmax.top[h] + log2f(sum)) * LN2 : -INFINITY;
@@ -236,7 +220,7 @@ __device__ __forceinline__ void send_rows(bf16* tile, const float (&o)[D / 2], c
     fence_async();
     meet(number, 128);
     if (threadIdx.x % 128 == 0) {
-        for (int c = 0; c < D; c += 64) store_tile(out_map, c, row0, head, tile + c * 64);
+        for (int c = 0; c < PIECES; ++c) store_tile(out_map, c * 64, row0, head, tile + c * 64 * 64);
         finish_stores();
     }
 }

@@ -104,7 +104,7 @@ PRODUCTS = [
     (5, "    fence_async();\n", "", "race", "no fence.proxy.async"),
     (5, "    meet(number, 128);\n", "", "race", "q_tile"),
     (5, "i % 2 ? v_map : k_map", "k_map", "wrong", ""),
-    (5, "KEYS * 128", "KEYS * 64", "wrong", ""),
+    (5, "(c * KEYS + k * 16) * 64", "(c + k * 16) * 64", "bad descriptor", "b-desc"),
     (5, "        begin_products();\n        multiply_columns", "        multiply_columns", "race", "no wgmma.fence"),
     (6, "wait_products<1>();", "", "race", "not waited for"),
     (6, "        weigh(j);", "weigh(j);\n        ring.leave(2 * j - 1);", "race", "product may still read it"),
