@@ -411,5 +411,5 @@ def test_a_cluster_marks_as_one_machine_does(tmp_path):
 def test_a_worker_that_dies_takes_no_other_students_answer_with_it():
     dies, raises = ("__import__('os')._exit(1)",), ("1 / 0",)
     answers = batches.each(eval, {"dies": dies, "raises": raises, "answers": ("6 * 7",)}, 2)
-    assert answers == {"dies": "the process that worked on it died", "answers": 42,
+    assert answers == {"dies": "the process that marked it died", "answers": 42,
                        "raises": "ZeroDivisionError: division by zero"}

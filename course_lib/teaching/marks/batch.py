@@ -10,7 +10,7 @@ import threading
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 
 from course_lib.exercises.declare import load_chapter
 from course_lib.exercises.judging.verdict import NOT_RUN, Verdict
@@ -46,39 +46,17 @@ class Batch:
         self.bar = Bar(len(waiting))
 
     def mark(self, jobs: int, dask: str | None = None) -> list[str]:
-        """Mark what is waiting, `jobs` at a time. Where a worker dies, one by one: the pool names none."""
-        alone, jobs = False, min(max(1, jobs), len(self.waiting) or 1)
-        while self.waiting:
-            try:
-                with executor_for(1 if alone else jobs, dask) as executor:
-                    for index, future in self._futures(executor, alone):
-                        self._finish(index, future)
-            except BrokenProcessPool:
-                if alone:
-                    self._give_up(next(iter(self.waiting)), "the process that marked it died")
-                alone = True
+        """Mark what is waiting, `jobs` at a time."""
+        waiting = {index: (task,) for index, task in self.waiting.items()}
+        each(marking.mark_notebook, waiting, min(max(1, jobs), len(waiting) or 1), dask, self._finish)
         self.bar.end()
         self.store.save()
         return self.trouble
 
-    def _futures(self, executor, alone: bool) -> Iterator[tuple[int, concurrent.futures.Future]]:
-        if alone:
-            for index, task in list(self.waiting.items()):
-                yield index, executor.submit(marking.mark_notebook, task)
-            return
-        futures = {executor.submit(marking.mark_notebook, task): index
-                   for index, task in self.waiting.items()}
-        for future in concurrent.futures.as_completed(futures):
-            yield futures[future], future
-
-    def _finish(self, index: int, future: concurrent.futures.Future) -> None:
+    def _finish(self, index: int, verdicts: dict | str) -> None:
         submission = self.submissions[index]
-        try:
-            verdicts = future.result()
-        except BrokenProcessPool:
-            raise
-        except Exception as error:
-            self._give_up(index, f"{type(error).__name__}: {error}")
+        if isinstance(verdicts, str):
+            self._give_up(index, verdicts)
             return
         for exercise in load_chapter(submission.chapter):
             verdict = verdicts.get(exercise.id)
@@ -105,22 +83,33 @@ class Batch:
             self.student_done()
 
 
-def each(function: Callable, tasks: dict, jobs: int) -> dict:
+def each(function: Callable, tasks: dict, jobs: int, dask: str | None = None,
+         done: Callable = lambda key, answer: None) -> dict:
     """{key: function(*arguments)} of {key: arguments}; in place of an answer that failed, a text says why.
+    `done` is told of each answer as it comes.
 
-    A worker that dies takes the others with it, so what they had left is done one by one.
+    A worker that dies takes the others with it, and the pool names none, so what is left is done one by one.
     """
-    found = {}
-    with contextlib.suppress(BrokenProcessPool), executor_for(jobs) as executor:
-        futures = {executor.submit(function, *arguments): key for key, arguments in tasks.items()}
-        for future in concurrent.futures.as_completed(futures):
-            found[futures[future]] = _answer(future)
-    for key in [key for key in tasks if key not in found]:
+    found, alone = {}, False
+
+    def finish(key, answer):
+        found[key] = answer
+        done(key, answer)
+
+    while left := [key for key in tasks if key not in found]:
         try:
-            with executor_for(1) as executor:
-                found[key] = _answer(executor.submit(function, *tasks[key]))
+            with executor_for(1 if alone else jobs, dask) as executor:
+                if alone:
+                    for key in left:
+                        finish(key, _answer(executor.submit(function, *tasks[key])))
+                    continue
+                futures = {executor.submit(function, *tasks[key]): key for key in left}
+                for future in concurrent.futures.as_completed(futures):
+                    finish(futures[future], _answer(future))
         except BrokenProcessPool:
-            found[key] = "the process that worked on it died"
+            if alone:
+                finish(next(key for key in left if key not in found), "the process that marked it died")
+            alone = True
     return found
 
 
