@@ -1,8 +1,8 @@
 """The audited model on four days: github.com/ytfh44/W2Attn, written anew from its formulas.
 
 One transformer, five scores: "softmax", the repository's baseline, and what its W2Attention computed by
-commit. Fixed scales,
-widths of softplus + 1e-4, RoPE on the halves of a head, LayerNorm at the end: nothing is harmonised.
+commit. Fixed scales, widths of softplus + 1e-4, RoPE on the halves of a head, LayerNorm at the end: nothing
+is harmonised.
 """
 import torch
 from einops import rearrange

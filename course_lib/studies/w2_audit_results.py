@@ -124,8 +124,7 @@ def five_second_slice(steps=100):
     """The public benchmark, small (vocabulary 64, twice 16 tokens, width 32): {(mechanism, rate): loss}.
 
     Softmax at both learning rates, W2 at the one it was given; the loss is the mean of the last 20 steps
-    over the half
-    that can be predicted, ln 64 = 4.16 for a blind guess. Torch's generator is left as it was.
+    over the half that can be predicted, ln 64 = 4.16 for a blind guess. Torch's generator is left as it was.
     """
     def losses_of(model, generator):
         tokens = repeated_tokens(16, generator, vocab_size=64, n=16)

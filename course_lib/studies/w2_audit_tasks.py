@@ -1,8 +1,7 @@
 """The tasks of chapter 9's audit. `run(settings)` trains one model and returns what was measured.
 
 Training is the same everywhere: AdamW with torch's defaults, a constant learning rate, fresh batches (of 32
-where the
-settings do not say). The seed draws the weights and the batches: models of one seed see the same batches.
+unless the settings say). The seed draws the weights and the batches: models of one seed see the same batches.
 """
 import math
 
@@ -127,8 +126,7 @@ def noisy_rules(batch=20_000, dims=4):
     """On noisy_recall, four rules that know the noise and need no training: accuracy, and loss in nats.
 
     A rule's label has as probability the softmax weights of the keys that carry it; for "Bayes" that is the
-    posterior,
-    and no model can expect a lower loss."""
+    posterior, and no model can expect a lower loss."""
     features, answers = noisy_recall(batch, torch.Generator().manual_seed(HELD_OUT_SEED))
     x, sigma, label = features[..., :dims], features[..., dims:2 * dims], features[:, :-1, 2 * dims:-1]
     mu_q, sigma_q, mu_k, sigma_k = x[:, -1:], sigma[:, -1:], x[:, :-1], sigma[:, :-1]
@@ -173,8 +171,7 @@ class PairScore(nn.Module):
 
 def split_pairs(above, seed, share=0.2):
     """(train, held): boolean (nodes, nodes). Held out: a share of the ancestors further than the parent,
-    each with its
-    reverse, and of the pairs that are not related."""
+    each with its reverse, and of the pairs that are not related."""
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.rand(above.shape, generator=generator) < share
     parent = above & ~(above.float() @ above.float() > 0)       # above, and nothing in between
