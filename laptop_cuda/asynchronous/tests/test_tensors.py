@@ -1,5 +1,7 @@
 """Tensor maps and the copies that follow them, against tiles cut by NumPy: edges, swizzles, one to five dimensions; a map made
 in a program; what the driver refuses."""
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -180,6 +182,18 @@ def test_what_the_driver_refuses(array, box, more, said):
 def test_an_array_in_place_of_its_map(mod):
     with pytest.raises(cuda.ArgumentError, match=r"from. \(CUtensorMap\) needs .laptop_cuda.tensor_map\(x, box=...\)., got"):
         mod.moved[1, 64](A, A, A, 0, 0, 0, 0)
+
+
+def test_the_driver_of_a_card_is_asked_the_same(monkeypatch):
+    from laptop_cuda.asynchronous import tensor_map as module
+    asked, a = [], ramp(144).reshape(3, 4, 12)
+    driver = SimpleNamespace(cuTensorMapEncodeTiled=lambda *given: asked.extend(given) or 0)
+    monkeypatch.setattr(module.arrays, "on_gpu", lambda array: True)
+    monkeypatch.setattr(module.ctypes, "CDLL", lambda name: driver)
+    assert len(cuda.tensor_map(a, (2, 3, 8), swizzle=32, steps=(1, 2, 1))) == 128
+    place, kind, rank, address, *lists = asked
+    assert place.value % 64 == 0 and (kind, rank, address.value) == (7, 3, a.ctypes.data)
+    assert [*map(list, lists[:4]), *lists[4:]] == [[12, 4, 3], [48, 192, 0], [8, 3, 2], [1, 2, 1], 0, 1, 0, 0]
 
 
 PROGRAM = SOURCE + r"""
