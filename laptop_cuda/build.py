@@ -119,12 +119,14 @@ def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[s
 def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) -> Path:
     flags = ["-std=c++17", "-fPIC", "-pthread", "-Wall", f"-I{RUNTIME}",
              *(f"-I{folder}" for folder in folders("include"))]
+    # its own copies of what the standard library's headers define, not a program's with hooks
+    own = [] if sys.platform == "darwin" else ["-Wl,-Bsymbolic-functions"]
     parts = runtime_parts(folders("runtime"), tool.clang)
-    made = root / ("runtime-" + digest(engine, *flags, *extra, str(parts), *tool.command, tool.version))
+    made = root / ("runtime-" + digest(engine, *flags, *own, *extra, str(parts), *tool.command, tool.version))
     files = {f"part{i}.cpp": text for i, (text, _) in enumerate(parts)}
     sources = {made / name: [level, *extra] for name, (_, level) in zip(files, parts)}
     failed = lambda output: RuntimeError(f"the runtime in {RUNTIME} does not compile:\n{output}")
-    link = _link(tool, ["-pthread", "-ldl", *extra])
+    link = _link(tool, ["-pthread", "-ldl", *own, *extra])
     with saying("the engine's runtime, once on this machine", made / "library.json"):
         return _build(made, files, sources, flags, link, tool, failed)
 

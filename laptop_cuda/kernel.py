@@ -16,6 +16,7 @@ class Kernel:
 
     error = None          # a kernel whose cell does not compile has one
     shared_limit = 48 << 10     # set it for more dynamic shared memory, as cudaFuncSetAttribute does
+    cluster_limit = 8           # up to 16, likewise
 
     @property
     def source(self) -> str:
@@ -27,15 +28,15 @@ class Kernel:
         return self.name + self.instance
 
     def __getitem__(self, configuration):
-        """`[grid, block]` or `[grid, block, shared_bytes]`; a string names an instance: `["64, 32"]`."""
+        """`[grid, block]`, and of shared_bytes and cluster what is wanted; a string names an instance: `["64, 32"]`."""
         if isinstance(configuration, str):
             return Kernel(self.module, self.name, tidy_arguments(configuration), self.sanitized)
-        if not isinstance(configuration, tuple) or len(configuration) not in (2, 3):
+        if not isinstance(configuration, tuple) or len(configuration) not in (2, 3, 4):
             raise ArgumentError(f"{self.__name__} is launched as {self.__name__}[grid, block](...) or "
                                 f"[grid, block, shared_bytes](...), got [{configuration!r}]")
-        grid, block, *shared = configuration
+        grid, block, shared, cluster = (*configuration, *(0, None)[len(configuration) - 2:])
         return Launch(self, _three("grid", grid), _three("block", block),
-                      _whole("shared_bytes", *shared or [0]))
+                      _whole("shared_bytes", shared), _three("cluster", cluster) if cluster else (0, 0, 0))
 
     def __call__(self, *arguments, **named):
         raise ArgumentError(f"{self.__name__} needs a grid and a block: {self.__name__}[grid, block](...)")
@@ -69,8 +70,9 @@ class Kernel:
 class Launch:
     """A kernel with its grid, block and dynamic shared memory; calling it runs it."""
 
-    def __init__(self, kernel: Kernel, grid: tuple, block: tuple, shared_bytes: int):
-        self.kernel, self.grid, self.block, self.shared_bytes = kernel, grid, block, shared_bytes
+    def __init__(self, kernel: Kernel, grid: tuple, block: tuple, shared_bytes: int, cluster: tuple):
+        self.kernel, self.grid, self.block = kernel, grid, block
+        self.shared_bytes, self.cluster = shared_bytes, cluster
 
     def __call__(self, *arguments, **named) -> None:
         given = [*arguments, *named.values()]
@@ -101,6 +103,8 @@ class Launch:
             except ArgumentError as fault:
                 faults.append(fault)
                 continue
+            if device is not None and self.cluster[0]:
+                raise ArgumentError(f"{name}: on a GPU the size of a cluster is said by __cluster_dims__")
             if device is not None:
                 gpu.run(entry, name, self.grid, self.block, self.shared_bytes, values, device)
             else:
@@ -118,6 +122,7 @@ class Launch:
                    shared_bytes=self.shared_bytes, params=entry.parameters, values=here.values,
                    library=library.path, source=module.source, source_name=module.name,
                    launch_bounds=entry.launch_bounds, shared_limit=self.kernel.shared_limit,
+                   cluster=(self.cluster, self.kernel.cluster_limit),
                    files={file.path.name: file.text for file in module._files[1:]}, defines=module._define)
         here.copy_back(entry.parameters)
 

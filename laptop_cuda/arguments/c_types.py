@@ -36,7 +36,7 @@ class CLaunch(ctypes.Structure):
         ("watch_low", c_uint64), ("watch_high", c_uint64), ("addresses", POINTER(CAddress)),
         ("n_addresses", c_int32),
         ("parent", c_void_p),            # a CParent
-        ("child_done", c_void_p), ("limit", POINTER(CLimit)),
+        ("child_done", c_void_p), ("limit", POINTER(CLimit)), ("cluster", c_uint32 * 3), ("cluster_limit", c_uint32),
     ]
 
 
@@ -73,7 +73,7 @@ class CError(ctypes.Structure):
     _fields_ = [("kind", c_char_p), ("reason", c_char_p), ("detail", c_char_p), ("who", CParty),
                 ("other", CParty), ("has_thread", c_int32), ("has_other", c_int32), ("memory", c_int32),
                 ("offset", c_int64), ("size", c_uint32), ("file", c_char_p), ("line", c_uint32),
-                ("column", c_uint32)]
+                ("column", c_uint32), ("owner", c_int32)]
 
 
 class CResult(ctypes.Structure):

@@ -18,6 +18,17 @@ MISUSES = {
                     "A state is good for its own phase and while the next one lasts: take it from this turn's arrive."),
     "too many bytes": ("makes {barrier} expect, or count, more than 1,048,575 bytes in one phase.", ""),
 }
+# of a cluster's barrier, and of its blocks' shared memory
+CLUSTERS = {
+    "arrives twice": ("arrives at its cluster's barrier again, without the wait in between.", ""),
+    "waits without arrival": ("waits at its cluster's barrier without having arrived.", ""),
+    "left block": ("uses {what}, and that block may have ended by then: nothing orders the one before the other.",
+                   "No block may leave while others use its shared memory: cluster.sync() (barrier.cluster) before it ends "
+                   "(CUDA programming guide, distributed shared memory)."),
+    "block not known to run": ("uses {what}, and that block may not have begun.",
+                               "cluster.sync() (barrier.cluster) before the first use of another block's shared memory "
+                               "(CUDA programming guide, distributed shared memory)."),
+}
 TOO_EARLY = ("From wgmma.mma_async until wgmma.wait_group they are the product's; usual cause: a wait that leaves its group under "
              "way, or no wgmma.commit_group.")
 TOGETHER = "Its four warps issue every wgmma.mma_async together, with the same descriptors."
@@ -38,6 +49,13 @@ PRODUCTS = {
 def told(teller) -> tuple[str, str] | None:
     if teller.reason == "rule":
         return f"{teller.result.kernel} {teller.detail}", ""
+    if teller.reason in CLUSTERS:
+        what, cause = CLUSTERS[teller.reason]
+        return f"{teller.result.kernel} {what.format(what=teller._element())}", cause
+    if teller.kind == "deadlock" and teller.detail.startswith("cluster "):
+        return (f"in {teller.result.kernel}, no thread can go on: {teller.detail[8:]} threads have arrived at their cluster's "
+                "barrier, and others that have not ended do not come.",
+                "Every thread of every block of the cluster arrives, or has ended; usual cause: cluster.sync() inside an `if`.")
     if teller.kind == "misused barrier":
         what, cause = MISUSES[teller.reason]
         return f"{teller.result.kernel} {what.format(barrier=teller._element())}", cause
@@ -80,10 +98,11 @@ def _race(teller) -> tuple[str, str] | None:
 
 
 def _deadlock(teller) -> tuple[str, str]:
-    memory, offset, phase, missing, expected, coming = map(int, teller.detail.split()[1:])
+    memory, offset, phase, missing, expected, coming, owner = map(int, teller.detail.split()[1:])
     name = "an mbarrier"
     if memory >= 0:
         teller.memory, teller.e.offset, teller.e.size = teller.result.memories[memory], offset, 8
+        teller.e.owner = owner
         name = teller._element()
     lacks = [f"{missing} of its {expected} arrivals missing"] * (missing > 0)
     lacks += [f"{coming:,} bytes still to come"] * (coming > 0)

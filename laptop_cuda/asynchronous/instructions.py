@@ -7,10 +7,10 @@ import re
 
 from ..ptx.operands import P, Unknown, own, place, put, whole
 
-SPACES = {"shared", "shared_cta"}
+SPACES = {"shared", "shared_cta", "shared_cluster"}
 SCOPES = {"cta", "cluster"}
 ORDERS = {"acquire", "release", "relaxed"}
-HINT = "L2_cache_hint"
+HINT, MULTICAST = "L2_cache_hint", "multicast_cluster"
 # of wgmma: how deep a product of such numbers is, what sums it has, and the widths of whole numbers
 DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
 SUMS = {"f16": ("f32", "f16"), "bf16": ("f32",), "tf32": ("f32",), "e4m3": ("f32", "f16"), "e5m2": ("f32", "f16"),
@@ -41,10 +41,13 @@ def _mbarrier(mods: list[str], given: list, opcode: str) -> str:
         return f"{P}barrier_{call}({barrier}{number});"
     if how in ("arrive", "arrive_drop") and rest in ([], ["expect_tx"], ["noComplete"]):
         count, size = ("1", number) if rest == ["expect_tx"] else (number, "0")
-        call = f"{P}barrier_arrive({barrier}, {count}, {size}, {str(how == 'arrive_drop').lower()})"
+        of_block = str("cluster" not in mods).lower()
+        call = f"{P}barrier_arrive({barrier}, {count}, {size}, {str(how == 'arrive_drop').lower()}, {of_block})"
+        if "shared_cluster" in mods and given[0] not in (at, "laptop_unused"):
+            raise Unknown(opcode)            # it gives no state
         return put(given[0] if given[0] != at else "laptop_unused", call)
     if how in ("test_wait", "try_wait") and rest in ([], ["parity"]):
-        kind = f"{str(rest == ['parity']).lower()}, {str(how == 'try_wait').lower()}"
+        kind = ", ".join(str(b).lower() for b in (rest == ["parity"], how == "try_wait", "cluster" not in mods))
         return put(given[0], f"{P}barrier_wait({barrier}, {number}, {kind})")
     raise Unknown(opcode)
 
@@ -57,31 +60,34 @@ def _bulk(mods: list[str], given: list, opcode: str) -> str:
         return f"laptop::bulk_wait({whole(given[0])}, {str(mods[1:] == ['read']).lower()});"
     if mods[:1] == ["prefetch"]:
         return ";"
-    given, into = _without_hint(mods, given, opcode)
+    from_shared = mods[:2] == ["shared_cluster", "shared_cta"]
+    given, into, mask = _without_hint([*mods[:1], "global", *mods[2:]] if from_shared else mods, given, opcode)
     to, source, size = given[:3]
     end = _address(given[3]) if into else "nullptr"
-    return f"{P}copy_bulk({_address(to, into)}, {_address(source, not into)}, {whole(size)}, {end});"
+    source = _address(source, from_shared or not into)
+    return f"{P}copy_bulk({_address(to, into)}, {source}, {whole(size)}, {end}, {mask});"
 
 
 def _tensor(mods: list[str], given: list, opcode: str) -> str:
     rank = int(mods[3].removesuffix("d"))
-    given, into = _without_hint([m for m in mods[4:] if m != "tile"], given, opcode)
+    given, into, mask = _without_hint([m for m in mods[4:] if m != "tile"], given, opcode)
     tile, (kind, place, at) = given[:2] if into else reversed(given)
     end = _address(given[2]) if into else "nullptr"
     at = at if isinstance(at, list) else [at]
     if kind != "tensor" or len(at) != rank:
         raise Unknown(opcode)
     held = f"const int laptop_at[] = {{{', '.join('(int)' + whole(v) for v in at)}}};"
-    return f"{{ {held} {P}copy_tensor({_address(tile)}, {P}generic({place}), laptop_at, {end}); }}"
+    return f"{{ {held} {P}copy_tensor({_address(tile)}, {P}generic({place}), laptop_at, {end}, {mask}); }}"
 
 
-def _without_hint(mods: list[str], given: list, opcode: str) -> tuple[list, bool]:
-    """A copy's operands, the cache's hint left out, and whether it goes into shared memory."""
-    ways = [m for m in mods if m != HINT]
+def _without_hint(mods: list[str], given: list, opcode: str) -> tuple[list, bool, str]:
+    """A copy's operands, the cache's hint and the mask left out; whether it goes into shared memory; and the mask."""
+    ways = [m for m in mods if m not in (HINT, MULTICAST)]
     into = ways in ([s, "global", "mbarrier_complete_tx_bytes"] for s in ("shared_cluster", "shared_cta"))
-    if not into and ways != ["global", "shared_cta", "bulk_group"]:
+    if not into and ways != ["global", "shared_cta", "bulk_group"] or MULTICAST in mods and ways[0] != "shared_cluster":
         raise Unknown(opcode)
-    return given[:len(given) - (HINT in mods)], into
+    given = given[:len(given) - (HINT in mods)]
+    return (given[:-1], into, f"{whole(given[-1])} & 0xffff") if MULTICAST in mods else (given, into, "0")
 
 
 def _product(mods: list[str], given: list, opcode: str) -> str:
@@ -122,7 +128,7 @@ def _proxy(mods: list[str], given: list, opcode: str) -> str:
 
 
 def _initialised(mods: list[str], given: list, opcode: str) -> str:
-    return ";"               # for other blocks of a cluster: in its own block a barrier orders it
+    return "laptop::mbarrier_announce();"        # to other blocks of a cluster: in its own block a barrier orders it
 
 
 INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.bulk.tensor": _tensor, "cp.async.bulk": _bulk, "fence.proxy": _proxy,

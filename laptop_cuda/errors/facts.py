@@ -59,6 +59,13 @@ class Facts:
         m, e = self.memory, self.e
         if m is None:
             return "memory"
+        if e.owner and m.space == "shared":
+            at, (x, y, _) = e.owner - 1, self.result.grid
+            return self._part() + f" of block {triple((at % x, at // x % y, at // x // y), self.result.grid)}"
+        return self._part()
+
+    def _part(self) -> str:
+        m, e = self.memory, self.e
         if not m.itemsize or e.offset % m.itemsize:
             return f"{m.name} at byte {e.offset}"
         first, count = e.offset // m.itemsize, max(e.size // m.itemsize, 1)

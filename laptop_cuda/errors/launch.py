@@ -84,6 +84,12 @@ class LaunchErrors(Facts):
             "grid too large for grid.sync()": (f"{r.kernel} uses grid.sync() with {size}: all its threads "
                                                "must be resident at once, on the model card at most "
                                                "221,184 in 3,456 blocks.", ""),
+            "cluster too large": (f"{r.kernel} was launched with clusters of {e.offset} blocks: every card allows 1 to 8.",
+                                  "Up to 16, where the card has room for them, where cudaFuncAttributeNonPortableClusterSizeAllowed is set (from Python "
+                                  "`kernel.cluster_limit = 16`)."),
+            "no whole clusters": (f"{r.kernel} was launched with {size}: along {axis} the grid is no multiple of the "
+                                  "cluster's size.", "Usual cause: __cluster_dims__ (or the attribute of the launch) and a "
+                                  "number of blocks that was rounded up to whole tiles, but not to whole clusters."),
             "nested too deep": (f"{r.kernel} launches {self.detail} from {e.offset} launches deep: kernels "
                                 f"may launch kernels to a depth of {e.offset}.",
                                 "Usual cause: a recursion whose end is not reached."),

@@ -252,24 +252,32 @@ LAPTOP_FN void sync(const thread_block_tile<Size, Parent, true>& tile) { tile.la
 template <class Group> LAPTOP_FN auto thread_rank(const Group& group) { return group.thread_rank(); }
 template <class Group> LAPTOP_FN auto group_size(const Group& group) { return group.size(); }
 
-// A thread block cluster: an error where it is asked for.
+// A thread block cluster; of a launch without them each block is one of its own.
 class cluster_group {
 public:
-    static void sync() {}
-    static void barrier_wait() {}
-    static int barrier_arrive() { return 0; }
-    static unsigned block_rank() { return 0; }
-    static unsigned thread_rank() { return 0; }
-    static unsigned num_blocks() { return 1; }
-    static unsigned num_threads() { return 0; }
-    static unsigned size() { return 0; }
-    static dim3 block_index() { return dim3(); }
-    static dim3 dim_blocks() { return dim3(); }
-    template <class T> static T* map_shared_rank(T* p, unsigned) { return p; }
+    using arrival_token = int;
+    LAPTOP_FN static void sync() { laptop::cluster_arrive(false, LAPTOP_SITE), laptop::cluster_wait(LAPTOP_SITE); }
+    LAPTOP_FN static arrival_token barrier_arrive() { return laptop::cluster_arrive(false, LAPTOP_SITE), 0; }
+    LAPTOP_FN static void barrier_wait(arrival_token&& = 0) { laptop::cluster_wait(LAPTOP_SITE); }
+    LAPTOP_FN static unsigned block_rank() { return laptop::rank_in_cluster(); }
+    LAPTOP_FN static unsigned thread_rank() { return block_rank() * laptop_block_size() + laptop_block_rank(); }
+    LAPTOP_FN static unsigned num_blocks() { return laptop::cluster_size(); }
+    LAPTOP_FN static unsigned num_threads() { return num_blocks() * laptop_block_size(); }
+    LAPTOP_FN static unsigned size() { return num_threads(); }
+    LAPTOP_FN static dim3 block_index() { return laptop_three(2); }
+    LAPTOP_FN static dim3 dim_blocks() { return laptop_three(3); }
+    LAPTOP_FN static unsigned query_shared_rank(const void* p) { return laptop::owner_rank(p); }
+    template <class T> LAPTOP_FN static T* map_shared_rank(T* p, unsigned rank) {
+        return (T*)laptop::in_block_of_cluster(p, rank, LAPTOP_SITE);
+    }
+
+private:
+    LAPTOP_FN static dim3 laptop_three(int which) {
+        return dim3(laptop::in_cluster(which, 0), laptop::in_cluster(which, 1), laptop::in_cluster(which, 2));
+    }
 };
-LAPTOP_FN cluster_group this_cluster() {
-    laptop::not_supported("cooperative_groups::this_cluster (thread block clusters)", LAPTOP_SITE);
-}
+LAPTOP_FN cluster_group this_cluster() { return {}; }
+LAPTOP_FN void sync(const cluster_group&) { laptop::cluster_arrive(false, LAPTOP_SITE), laptop::cluster_wait(LAPTOP_SITE); }
 // The grids of several cards, which CUDA 13 no longer has: an error where it is asked for.
 class multi_grid_group {
 public:

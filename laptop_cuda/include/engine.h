@@ -80,6 +80,8 @@ typedef struct laptop_launch {
     const struct laptop_parent* parent;
     void (*child_done)(const struct laptop_launch*, const struct laptop_result*);
     laptop_limit* limit;     // null: none. Else some blocks are not checked where all would take too long
+    uint32_t cluster[3];     // its size; 0: as the kernel says
+    uint32_t cluster_limit;  // of its blocks; 0: the 8 that every card allows
 } laptop_launch;
 
 // ------------------------------------------------------------------ output
@@ -175,6 +177,7 @@ typedef struct {
     uint32_t size;           // of the access
     const char* file;        // where known without the program counter (asserts, local arrays)
     uint32_t line, column;
+    int32_t owner;           // 1 + the block, by its linear number, of whose shared memory this is; 0: of its own
 } laptop_error;
 
 typedef struct laptop_result {
@@ -274,6 +277,13 @@ struct Arrived { int count, threads; };
 Arrived block_barrier(bool predicate, const void* site);
 void grid_barrier(const void* site);      // cooperative groups' grid.sync()
 bool grid_barrier_possible();
+// ---- Clusters. A kernel with __cluster_dims__ says so as it begins; the launch starts again, if that is news.
+void cluster_dims(unsigned x, unsigned y = 1, unsigned z = 1);
+unsigned in_cluster(int which, int axis);
+unsigned rank_in_cluster(), cluster_size(), owner_rank(const void* p);
+void cluster_arrive(bool relaxed, const void* site);
+void cluster_wait(const void* site);
+void* in_block_of_cluster(const void* p, unsigned rank, const void* site);   // the same place in another's shared memory
 // ---- An instruction of the tensor cores, told by one thread of those that issue it: so many multiplications and additions.
 void count_product(uint64_t operations, const void* site);
 // ---- A barrier of so many threads of the block, those that name the same key; and a value that a thread shows the

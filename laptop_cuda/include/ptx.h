@@ -263,6 +263,9 @@ LAPTOP_FN uint32_t to_tf32(float a, char mode, bool no_negatives) {
 // ------------------------------------------------------------------ memory
 LAPTOP_FN void* in_shared(reg address) { return laptop::shared_pointer((uint32_t)address); }
 LAPTOP_FN void* generic(reg address) { return (void*)(uintptr_t)address; }
+LAPTOP_FN void* in_block_of_cluster(const void* p, unsigned rank) { return laptop::in_block_of_cluster(p, rank, LAPTOP_SITE); }
+LAPTOP_FN void cluster_arrives(bool relaxed) { laptop::cluster_arrive(relaxed, LAPTOP_SITE); }
+LAPTOP_FN void cluster_waits() { laptop::cluster_wait(LAPTOP_SITE); }
 // STRONG: .relaxed, .acquire, .release and .volatile, which other threads may rely on while they wait.
 template <int BYTES, bool STRONG, int COUNT, bool CONSTANT = false> LAPTOP_FN void load(reg (&d)[COUNT], const void* p) {
     if (STRONG) laptop::will_communicate((void*)p, BYTES * COUNT, false, LAPTOP_SITE);

@@ -75,7 +75,7 @@ def _runtime(library: str):
 
 def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
         source_name: str = "source.cu", launch_bounds: int = 0, shared_limit: int = 48 << 10,
-        files: dict[str, str] | None = None, defines: tuple[str, ...] = ()) -> LaunchResult:
+        files: dict[str, str] | None = None, defines: tuple = (), cluster=((0, 0, 0), 0)) -> LaunchResult:
     """Runs one kernel to its end. `values` are arrays, None, or a value's bytes, one for each of `params`.
 
     `files` are the texts of the source and of the files beside it that it includes, by name, for messages.
@@ -90,6 +90,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds,
                        now, keep)
     launch.n_args = n_args
+    launch.cluster[:], launch.cluster_limit = cluster
     launch.shared_limit = now.machine.shared_bytes or shared_limit
     result = LaunchResult(
         kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),

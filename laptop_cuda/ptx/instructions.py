@@ -30,11 +30,14 @@ SPECIAL = {
     "globaltimer_lo": "(uint32_t)laptop::clock()", "lanemask_eq": "1u << laptop::lane_id()",
     "lanemask_lt": "(1u << laptop::lane_id()) - 1u", "lanemask_le": "(2u << laptop::lane_id()) - 1u",
     "lanemask_gt": "~((2u << laptop::lane_id()) - 1u)", "lanemask_ge": "~((1u << laptop::lane_id()) - 1u)",
+    "cluster_ctarank": "laptop::rank_in_cluster()", "cluster_nctarank": "laptop::cluster_size()",
+    "is_explicit_cluster": "laptop::cluster_size() > 1",
 }
+CLUSTERS = ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")      # as engine.h numbers them
 VARIABLES = {"tid": "threadIdx", "ntid": "blockDim", "ctaid": "blockIdx", "nctaid": "gridDim"}
 
 
-NOT_KNOWN = re.compile(r"(is_explicit_|n?)cluster\w*|pm\d+\w*|envreg\d+|\w+_smem_size|reserved_smem\w*"
+NOT_KNOWN = re.compile(r"pm\d+\w*|envreg\d+|\w+_smem_size|reserved_smem\w*"
                        r"|current_graph_exec")
 
 
@@ -45,7 +48,11 @@ def special(name: str) -> str | None:
     if name in SPECIAL:
         return f"{P}put({SPECIAL[name]})"
     base, _, axis = name.partition(".")
-    return f"{P}put({VARIABLES[base]}.{axis})" if base in VARIABLES and axis in ("x", "y", "z") else None
+    if axis not in ("x", "y", "z"):
+        return None
+    if base in CLUSTERS:
+        return f"{P}put(laptop::in_cluster({CLUSTERS.index(base)}, {'xyz'.index(axis)}))"
+    return f"{P}put({VARIABLES[base]}.{axis})" if base in VARIABLES else None
 
 
 def translate(opcode: str, given: list) -> str:
@@ -190,9 +197,9 @@ _cvt = convert.cvt
 
 
 def _cvta(mods: list[str], given: list, opcode: str) -> str:
-    if set(mods) - {"to", "shared", "shared_cta", "global", "local", "const", "u32", "u64"}:
+    if set(mods) - {"to", "shared", "shared_cta", "shared_cluster", "global", "local", "const", "u32", "u64"}:
         raise Unknown(opcode)
-    if "shared" in mods or "shared_cta" in mods:
+    if any(m.startswith("shared") for m in mods):
         if "to" in mods:
             return f"{given[0]} = laptop::shared_address((const void*)(uintptr_t){given[1]});"
         return f"{given[0]} = (uintptr_t)laptop::shared_pointer((uint32_t){given[1]});"

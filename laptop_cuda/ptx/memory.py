@@ -13,7 +13,7 @@ FRAGMENTS = {"f16": HALF, "bf16": BRAIN, "tf32": TF32, "s8": "of_byte<int8_t>", 
 # the depths of mma by the rows of A and the type of its numbers
 DEPTHS = {(16, "f16"): (8, 16), (16, "bf16"): (8, 16), (16, "tf32"): (4, 8), (16, "s8"): (16, 32),
           (16, "u8"): (16, 32), (16, "e4m3"): (32,), (16, "e5m2"): (32,), (8, "s8"): (16,), (8, "u8"): (16,)}
-SPACES = {"global", "shared", "shared_cta", "local"}
+SPACES = {"global", "shared", "shared_cta", "shared_cluster", "local"}
 STRONG = {"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"}
 SCOPES = {"cta", "cluster", "gpu", "sys"}
 CACHES = {"ca", "cg", "cs", "cv", "lu", "wb", "wt", "nc"}
@@ -34,7 +34,7 @@ def _pointer(mods: list[str], operand, opcode: str) -> str:
     if kind != "address":
         raise Unknown(opcode)
     address = f"{base} + {offset}" if offset != "0" else base
-    return f"{P}{'in_shared' if {'shared', 'shared_cta'} & set(mods) else 'generic'}({address})"
+    return f"{P}{'in_shared' if any(m.startswith('shared') for m in mods) else 'generic'}({address})"
 
 
 def _width(mods: list[str], orders: set[str], opcode: str) -> tuple[str, int, str]:

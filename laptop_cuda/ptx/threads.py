@@ -29,7 +29,27 @@ def _bar(mods: list[str], given: list, opcode: str) -> str:
     return f"{P}{call}({whole(given[0])}, {whole(given[1]) if len(given) > 1 else '0'});"
 
 
-_barrier = _bar
+def _barrier(mods: list[str], given: list, opcode: str) -> str:
+    if mods[:1] != ["cluster"]:
+        return _bar(mods, given, opcode)
+    how, *rest = [m for m in mods[1:] if m != "aligned"]
+    if how == "arrive" and rest in ([], ["release"], ["relaxed"]):
+        return f"{P}cluster_arrives({str(rest == ['relaxed']).lower()});"
+    if how != "wait" or rest not in ([], ["acquire"]):
+        raise Unknown(opcode)
+    return f"{P}cluster_waits();"
+
+
+def _mapa(mods: list[str], given: list, opcode: str) -> str:
+    shared = "shared_cluster" in mods or mods == ["u32"]
+    if mods[-1:] not in (["u32"], ["u64"]):
+        raise Unknown(opcode)
+    made = f"{P}in_block_of_cluster({P}{'in_shared' if shared else 'generic'}({given[1]}), {whole(given[2])})"
+    return put(given[0], f"laptop::shared_address({made})" if shared else f"(uint64_t)(uintptr_t){made}")
+
+
+def _getctarank(mods: list[str], given: list, opcode: str) -> str:
+    return put(given[0], f"laptop::owner_rank({P}{'in_shared' if 'shared_cluster' in mods else 'generic'}({given[1]}))")
 
 
 def _barrier_reduction(mods: list[str], given: list, opcode: str) -> str:

@@ -15,7 +15,7 @@ in its place: an error where it is compiled, ignored behind an `#if` that is not
 import re
 
 from ..text.outline import Function, Outline, outline
-from ..text.tokens import Token, match_angle, scan
+from ..text.tokens import Token, match_angle, match_forward, scan
 from . import refusals
 from .assembly import assembly
 from .heap import heap
@@ -100,6 +100,16 @@ def never_inlined(part: Part, edits: Edits):
             edits.replace(part.tokens[i], part.tokens[i], "__attribute__((noinline))")
 
 
+def clusters(part: Part, edits: Edits):
+    """A kernel with __cluster_dims__ says so as it begins, where its template's parameters are known."""
+    for i in part.all("__cluster_dims__") if part.file else ():
+        of = next((f for f in part.file.functions if f.first <= i < f.body[0]), None)
+        if of:
+            sizes = part.piece(i + 2, match_forward(part.tokens, i + 1) - 1)
+            edits.insert(part.tokens[of.body[0]].end, f" laptop::cluster_dims({sizes});", -2)
+
+
 PASSES = [refusals.kernels_that_return, launches, shared_arrays, empty_loops, never_inlined, heap, clocks,
           assembly, launches_by_function, refusals.kernels_called_as_functions,
-          refusals.host_functions_in_kernels, templates_of_templates, refusals.host_words_in_kernels]
+          refusals.host_functions_in_kernels, templates_of_templates, refusals.host_words_in_kernels,
+          clusters]

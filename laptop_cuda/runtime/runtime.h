@@ -3,6 +3,7 @@
 //   runtime_fibers.cpp     stacks and the switch between them
 //   runtime_schedule.cpp   blocks, warps, barriers: who runs next
 //   runtime_cores.cpp      blocks over the cores of the machine
+//   runtime_clusters.cpp   blocks of a cluster: their barrier, and each other's shared memory
 //   runtime_phases.cpp     cuda::barrier, asynchronous copies
 //   runtime_warp.cpp       shuffles, votes, __syncwarp: lanes that wait for each other
 //   runtime_memory.cpp     the bytes that kernels may touch, and their names
@@ -45,6 +46,7 @@ namespace laptop {
 
 struct Block;
 struct Warp;
+struct Cluster;
 
 // ------------------------------------------------------------------ fibers
 struct Stack {
@@ -169,6 +171,7 @@ struct InFlight {
     bool source = false;         // what is copied: it may be read
     uint32_t rows = 1;           // of so many bytes, and so far from one to the next
     uint64_t step = 0;
+    const Block* issuer = nullptr;       // null: the block whose list this is
 
     bool meets(uintptr_t other, size_t size) const {
         if (other + size <= address || other >= address + (rows - 1) * step + bytes) return false;
@@ -183,6 +186,24 @@ struct Settled {                 // see runtime_settled.h: of a stretch of memor
     size_t bytes = 0;            // 0: nothing is settled here
     uint64_t* word = nullptr;    // epoch | open | reader of 10 bits | reader: they read again at the same place only
     uint32_t (*pc)[2] = nullptr; // where those two read
+};
+
+struct Cell {                    // who touched these bytes last; a mark is interval | thread | clock
+    enum { WRITER, UPDATER, READER, OTHER_READER, MARKS };
+    uint64_t mark[MARKS];
+    uint32_t pc[MARKS];
+};
+
+struct Region {                  // one object that a kernel may touch
+    int space = LAPTOP_IN_GLOBAL;
+    uintptr_t low = 0;
+    size_t bytes = 0;
+    uint8_t* initialised = nullptr;
+    Cell* cells = nullptr;       // made at the first sanitized access
+    unsigned grain = 4;          // bytes a cell stands for
+    bool constant = false;
+    bool settles = true;         // its cells are the aligned words of memory, all of them inside it
+    int32_t memory = -1;         // index into Run::memories (arrays of a storage: see name_of)
 };
 
 struct Block {
@@ -207,40 +228,30 @@ struct Block {
     std::shared_ptr<struct Asynchronous> asynchronous;   // of the pack: its barriers and bulk copies
     uint32_t arrived_at[16] = {};        // of each barrier of a part of the block, those who arrived and do not wait
     uint32_t turns[16] = {};             // and how often it has opened
+    Cluster* cluster = nullptr;          // null: it is alone
+    uint32_t rank = 0;
+    bool moved = false, visited = false; // some thread ran; others of its cluster have touched its shared memory
+    bool known_to_run = true;            // the others of its cluster, by its threads
+    std::deque<Region> regions;          // of its shared arrays, while another block of its cluster runs
     ~Block();
 };
 
 // ------------------------------------------------------------------ memory
-struct Cell {                    // who touched these bytes last; a mark is interval | thread | clock
-    enum { WRITER, UPDATER, READER, OTHER_READER, MARKS };
-    uint64_t mark[MARKS];
-    uint32_t pc[MARKS];
-};
-
-struct Region {                  // one object that a kernel may touch
-    int space = LAPTOP_IN_GLOBAL;
-    uintptr_t low = 0;
-    size_t bytes = 0;
-    uint8_t* initialised = nullptr;
-    Cell* cells = nullptr;       // made at the first sanitized access
-    unsigned grain = 4;          // bytes a cell stands for
-    bool constant = false;
-    bool settles = true;         // its cells are the aligned words of memory, all of them inside it
-    int32_t memory = -1;         // index into Run::memories (arrays of a storage: see name_of)
-};
-
 struct SharedArray {
     const char* name;
     int line;
     const char* function;
     size_t bytes, align, offset; // offset: without red zones
     size_t position;             // in Block::shared
+    size_t index;                // in Run::shared
     Region region;               // low is relative to the block's shared memory
 };
 
 struct SharedSlot { uint32_t low, high; SharedArray* array; };   // the array in, or nearest to, 128 bytes
 
 struct View { uint64_t low, high; int32_t array; };      // an array's bytes in the arena
+
+struct Found { Region* region; uintptr_t low; };         // low: where the object starts
 
 struct Storage {
     int host = 0;                // index into laptop_launch::storages
@@ -297,6 +308,9 @@ struct Run {
     uint64_t n_blocks = 0;
     uintptr_t code = 0;                  // where the kernel's library is loaded
     std::vector<std::unique_ptr<Block>> blocks;      // one, or all of them once grid.sync() is used
+    std::vector<std::unique_ptr<Cluster>> clusters;
+    uint32_t cluster[3] = {}, cluster_size = 1;      // 0: nothing is said of clusters
+    bool clustered = false;              // of more than one block
     Log* logs = nullptr;                 // 32 of them: the warps take turns
     uint64_t random = 0;
     uint64_t barriers = 0;
@@ -355,6 +369,7 @@ struct Result : laptop_result {
 Result* run_once(const laptop_launch&, Run* lender = nullptr);
 void end_launch(Result&, bool copies_back);      // its children have run
 laptop_error refused(const laptop_launch&);      // of a wrong size; kind is null if it is none
+laptop_error bad_launch(const char* reason, int64_t value);
 
 extern Run* run;                 // null: no launch in progress
 // Null: host code, of which there may be several threads, or the scheduler.
@@ -392,6 +407,29 @@ void remember_meeting(Thread*);
 bool jumped_over(const Thread&, Met);
 laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone);
 
+// ------------------------------------------------------------------ clusters
+constexpr uint32_t PORTABLE_CLUSTER = 8;
+struct Member { uint32_t arrivals = 0, waits = 0, interval = 0, clock = 0; };        // a thread, and what its arrival covers
+struct Cluster {                 // blocks that run together, their shared memory side by side
+    uint64_t number = 0;
+    std::vector<Block*> blocks;          // by rank
+    char* shared = nullptr;
+    uint8_t* initialised = nullptr;
+    uint32_t phases = 0, arrived = 0;    // of its barrier: phases that are over, threads that wait or may
+    std::vector<Member> members;
+    ~Cluster();
+};
+Member& member(const Thread&);
+void ask_for_cluster(const uint32_t (&size)[3]);         // or fails: no such cluster, or grid
+void start_cluster(uint64_t number, std::vector<Block*>& live);
+void start_block(Block&, uint64_t linear, uint64_t watched_with);
+void thread_left(const Thread&);         // it has ended
+void start_again();              // the launch, from a thread of it
+void block_left(const Block&);         // the last one has: did others of the cluster touch its memory too late?
+void take_over_shared(Block&), put_shared_away(Block&);       // the regions of run->shared are this block's
+Block* peer_at(const void*);     // whose shared memory this is: another block's of the same cluster; else null
+Found find_in_peer(Block& owner, uintptr_t address, size_t size, int action, const void* pc);
+
 // ------------------------------------------------------------------ what packs add
 // Set as the runtime is loaded; null where the pack is not there.
 struct Seams {
@@ -400,7 +438,7 @@ struct Seams {
     void (*run_children)(const laptop_launch&, Run&);        // what its kernel has launched
     bool (*run_awaited)(Block&);                 // false: none of its threads waits for children
     bool (*deliver)(Block&, bool at_its_end);    // nobody can go on: false if no copy changes that
-    std::string (*awaited)(const Block&);        // by threads that wait for a phase
+    std::string (*awaited)(const std::vector<Block*>&);      // by threads of theirs that wait for a phase
     void (*touched_own)(uintptr_t address, int action, const void* pc);      // a variable of a thread that owes some
     void (*touched_by_host)(uintptr_t address, size_t size, int action, const void* pc);
     void (*host_prints)(const char* format, const char* const* strings, size_t n, const void* site);
@@ -412,6 +450,7 @@ extern std::recursive_mutex one_at_a_time;       // Python, and host code, may l
 constexpr size_t SLOT = 1 << 20;         // device arrays begin in slots of their own
 inline size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 constexpr size_t SHARED_SPAN = 2 << 20;  // a block's shared memory with its red zones
+void* reserve(size_t bytes, bool usable);
 void map_arrays();               // plain: the tensors' own memory. Traced: copies in the arena.
 void copy_back();
 void pointers_of_host(const Run&);  // arrays of addresses as the host has them
@@ -424,9 +463,9 @@ inline void host_touches(uintptr_t address, size_t size, int action, const void*
 }
 void start_shared(Block&);
 void free_shared(Block&);
-struct Found { Region* region; uintptr_t low; };         // low: where the object starts
 Found find(uintptr_t address, size_t size, int action, const void* pc);   // or fails: out of bounds
 int32_t memory_at(const Block&, uintptr_t address, int64_t* offset);
+void locate(laptop_error&, const Block&, uintptr_t address, size_t size);        // says what memory it is about
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc);
 void check_in_flight(const std::vector<InFlight>&, uintptr_t address, size_t size, int action, const void* pc);
@@ -464,9 +503,9 @@ void warp_ordered(Warp&, unsigned lanes);
 void forget_trust(const Block&);          // what it read in good faith is not decided
 void fence(bool device);
 void synchronise(uintptr_t address, bool device);        // a relaxed access: both of these, but for the reader's fence
-void acquire_at(uintptr_t address);
-void release_at(uintptr_t address);
-void release_for(uintptr_t address, uint64_t who, uint32_t clock);       // what a copy wrote that `who` issued
+void acquire_at(uintptr_t address, bool of_block = true);        // what was released in the block; else in others, too
+void release_at(uintptr_t address, bool of_block = true);
+void release_for(const Block&, uintptr_t address, uint64_t who, uint32_t clock);     // what a copy wrote that `who` issued
 
 // ------------------------------------------------------------------ limit
 double now();                    // seconds

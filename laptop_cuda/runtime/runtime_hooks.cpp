@@ -15,8 +15,7 @@ namespace laptop {
 
 static void bad_access(const char* kind, const char* why, uintptr_t address, size_t size, int action, const void* pc) {
     laptop_error e = make_error(kind, why, pc, action);
-    e.memory = memory_at(*current->warp->block, address, &e.offset);
-    e.size = (uint32_t)size;
+    locate(e, *current->warp->block, address, size);
     fail(e);
 }
 
@@ -36,9 +35,8 @@ void check_in_flight(const std::vector<InFlight>& all, uintptr_t address, size_t
         if (f.source && !action) continue;
         if (!f.meets(address, size)) continue;
         laptop_error e = make_error("race", f.reason, pc, action);
-        e.memory = memory_at(b, address, &e.offset);
-        e.size = (uint32_t)size;
-        add_other(e, party(&b.threads[f.thread], f.pc, !f.source));
+        locate(e, b, address, size);
+        add_other(e, party(&(f.issuer ? *f.issuer : b).threads[f.thread], f.pc, !f.source));
         fail(e);
     }
 }
@@ -71,7 +69,9 @@ static inline __attribute__((always_inline)) Region* checked(Thread* t, uintptr_
     if (action && f.region->constant) bad_access("out of bounds", "constant", address, size, action, pc);
     if (run->sanitizing) {
         bool in_shared = f.region->space == LAPTOP_IN_SHARED;
-        const auto& in_flight = in_shared ? t->warp->block->in_flight : t->warp->block->in_flight_elsewhere;
+        const Block& b = *t->warp->block;
+        const Block* peer = in_shared && address - (uintptr_t)b.shared >= SHARED_SPAN ? peer_at((void*)address) : nullptr;
+        const auto& in_flight = peer ? peer->in_flight : in_shared ? b.in_flight : b.in_flight_elsewhere;
         if (!in_flight.empty()) check_in_flight(in_flight, address, size, action, pc);
         check(f, address, size, action, is_volatile, pc);
         t->last_pc = pc_in_kernel(t, pc);

@@ -6,6 +6,7 @@
 // counts, fences and atomics alike: so what is released at an address is kept for all, and for each block apart.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -17,6 +18,7 @@ namespace laptop {
 struct Known {
     std::vector<uint32_t> upto;                          // per block: writes of intervals below this one
     std::unordered_map<uint64_t, uint32_t> own;          // interval, thread -> writes below this clock
+    std::map<uint32_t, std::shared_ptr<const Arrivals>> arrived;         // per block, at its cluster's barrier
 };
 struct Fences {                  // of one scope
     uint32_t upto = 0;                                   // all threads fenced in an interval: as if one had, after it
@@ -56,11 +58,20 @@ static void learn(Known& to, const Known& from) {
     if (to.upto.size() < from.upto.size()) to.upto.resize(from.upto.size());
     for (size_t i = 0; i < from.upto.size(); ++i) to.upto[i] = std::max(to.upto[i], from.upto[i]);
     for (auto& o : from.own) learn_own(to, o.first, o.second);
+    for (auto& a : from.arrived) {
+        auto& known = to.arrived[a.first];
+        if (!known || known->phase < a.second->phase) known = a.second;
+    }
 }
 
 static bool knows(const Known& k, uint64_t mark, uint32_t block) {
     uint32_t interval = interval_of(mark);
     if (block < k.upto.size() && interval < k.upto[block]) return true;
+    auto arrived = k.arrived.find(block);
+    if (arrived != k.arrived.end()) {
+        const Arrivals& a = *arrived->second;
+        if (interval < a.interval || (interval == a.interval && (mark & CLOCK_MASK) < a.clocks[thread_of(mark)])) return true;
+    }
     auto own = k.own.find((uint64_t)interval << 10 | thread_of(mark));
     return own != k.own.end() && (mark & CLOCK_MASK) < own->second;
 }
@@ -149,9 +160,11 @@ void fence(bool device) {
     know_what_was_seen(o, t, device);
 }
 
-void acquire_at(uintptr_t address) {
+void acquire_at(uintptr_t address, bool of_block) {
     Busy busy;
-    learn_at(learnt_by(mine(current), current->index), address);
+    Known& known = learnt_by(mine(current), current->index);
+    learn_at(known, key_in(current->warp->block->linear, address));
+    if (!of_block) learn_at(known, address);
 }
 
 static void release(uint64_t key, const Thread* t, const OfBlock& o, const Fences& f) {
@@ -171,10 +184,11 @@ static void release(uint64_t key, const Thread* t, const OfBlock& o, const Fence
     if (o.threads[t->index]) learn(r, *o.threads[t->index]);
 }
 
-void release_at(uintptr_t address) {
+void release_at(uintptr_t address, bool of_block) {
     Busy busy;
     OfBlock& o = mine(current);
-    release(address, current, o, o.fences[0]);
+    release(key_in(current->warp->block->linear, address), current, o, o.fences[0]);
+    if (!of_block) release(address, current, o, o.fences[0]);
 }
 
 void synchronise(uintptr_t address, bool device) {
@@ -193,7 +207,25 @@ void synchronise(uintptr_t address, bool device) {
     }
 }
 
-void release_for(uintptr_t address, uint64_t who, uint32_t clock) { learn_own(released[address], who, clock); }
+void release_for(const Block& b, uintptr_t address, uint64_t who, uint32_t clock) {
+    learn_own(released[key_in(b.linear, address)], who, clock);
+}
+
+void add_what_is_known(uintptr_t phase, const Thread* t) {
+    OfBlock& o = mine(t);
+    learn(released[phase], o.at_start);
+    if (o.threads[t->index]) learn(released[phase], *o.threads[t->index]);
+}
+void add_arrivals(uintptr_t phase, uint32_t block, const Arrivals& a) {
+    released[phase].arrived[block] = std::make_shared<Arrivals>(a);
+}
+void know_phase(uintptr_t phase) { learn_at(learnt_by(mine(current), current->index), phase); }
+
+uint32_t fenced_at(const Thread* t) {
+    auto& now = mine(t).fences[0].now;
+    auto found = now.find(t->index);
+    return found == now.end() ? 0 : found->second;
+}
 
 bool learnt(const Thread* t, uint64_t mark, uint32_t block) {
     const OfBlock& o = mine(t);
@@ -236,7 +268,7 @@ void share_what_was_learnt(Warp& w, unsigned lanes) {
 void start_knowing() {
     released.clear();
     of_block.clear();
-    any_fence = false;
+    any_fence = run->clustered;          // their barrier orders as a fence does
 }
 
 struct PutAway {

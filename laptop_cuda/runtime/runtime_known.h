@@ -14,7 +14,7 @@ inline uint64_t mark_of(const Thread* t) {
 }
 
 // In the pc of a mark: volatile (see runtime_sanitize.cpp); written by a copy, not by a thread; of the block's scope.
-constexpr uint32_t VOLATILE = 1u << 31, BY_COPY = 1u << 30, NARROW = 1u << 29;
+constexpr uint32_t VOLATILE = 1u << 31, BY_COPY = 1u << 30, NARROW = 1u << 29, PLACE = NARROW - 1;
 
 // Up to which clock a lane has seen another, by __syncwarp.
 inline uint32_t seen_by(const Warp& w, uint32_t lane, uint32_t other) {
@@ -28,6 +28,12 @@ void take_known_up();            // and after them
 void barrier_passed(const Block&);
 bool learnt(const Thread*, uint64_t mark, uint32_t block);       // after some fence
 void share_what_was_learnt(Warp&, unsigned lanes);
+// A cluster's barrier, by the address that stands for a phase: what one thread knew, where a block's threads arrived, and
+// who may know all of it.
+struct Arrivals { uint32_t interval, phase; std::vector<uint32_t> clocks; };
+void add_what_is_known(uintptr_t phase, const Thread*), know_phase(uintptr_t phase);
+void add_arrivals(uintptr_t phase, uint32_t block, const Arrivals&);
+uint32_t fenced_at(const Thread*);       // the clock of its last fence in this interval, or 0
 bool is_ordered_before(uint64_t mark, const Thread*);     // both of one interval
 bool can_follow();               // else there are too many threads, and no race is claimed
 }  // namespace laptop

@@ -127,7 +127,7 @@ void host_prints(const char* format, const char* const* strings, size_t n, const
 }
 
 // ------------------------------------------------------------------ is this a launch at all?
-static laptop_error bad_launch(const char* reason, int64_t value) {
+laptop_error bad_launch(const char* reason, int64_t value) {
     laptop_error e = error_of("bad launch", reason, nullptr, 0);
     e.offset = value;
     return e;

@@ -18,7 +18,7 @@
 
 namespace laptop {
 
-static void* reserve(size_t bytes, bool usable) {
+void* reserve(size_t bytes, bool usable) {
     int access = usable ? PROT_READ | PROT_WRITE : PROT_NONE;
     void* p = mmap(nullptr, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) fail(make_error("bad launch", "out of memory", nullptr, 0));
@@ -269,8 +269,9 @@ void start_shared(Block& b) {
 }
 
 void free_shared(Block& b) {
-    if (b.shared) munmap(b.shared, SHARED_SPAN);
-    if (b.shared_initialised) munmap(b.shared_initialised, SHARED_SPAN);
+    if (b.shared && !run->clustered) munmap(b.shared, SHARED_SPAN);
+    if (b.shared_initialised && !run->clustered) munmap(b.shared_initialised, SHARED_SPAN);
+    for (Region& r : b.regions) free_region(r);
     if (b.settled.word) munmap(b.settled.word, SETTLED_BYTES * b.settled.bytes);
 }
 
@@ -311,6 +312,7 @@ static SharedArray& place_shared(Placing& now, const char* name, int line, const
         if (now.lock.owns_lock()) now.lock.unlock();
         fail(e);
     }
+    a.index = run->shared.size();
     a.region.space = LAPTOP_IN_SHARED;
     a.region.low = a.position;
     a.region.bytes = bytes;
@@ -330,6 +332,7 @@ static SharedArray& place_shared(Placing& now, const char* name, int line, const
 static void* in_block(const SharedArray& a) {
     Block& b = *current->warp->block;
     fill_shared(b);
+    for (size_t i = 0; run->clustered && i < b.cluster->blocks.size(); ++i) fill_shared(*b.cluster->blocks[i]);
     return b.shared + a.position;
 }
 
@@ -362,10 +365,14 @@ bool is_shared(const void* p) {
 uint32_t shared_address(const void* p) {
     if (!current) return 0;
     size_t at = (uintptr_t)p - (uintptr_t)current->warp->block->shared;
+    const Block* peer = at < SHARED_SPAN ? nullptr : peer_at(p);
+    if (peer) return (uint32_t)(SHARED_SPAN * (2 + peer->rank) + ((uintptr_t)p - (uintptr_t)peer->shared));
     return at < SHARED_SPAN ? (uint32_t)at : (uint32_t)SHARED_SPAN;
 }
 void* shared_pointer(uint32_t address) {
-    return address < SHARED_SPAN && current ? current->warp->block->shared + address : (void*)(uintptr_t)address;
+    if (address < SHARED_SPAN && current) return current->warp->block->shared + address;
+    bool of_cluster = current && run->clustered && address / SHARED_SPAN - 2 < run->cluster_size;
+    return of_cluster ? current->warp->block->cluster->shared + (address - 2 * SHARED_SPAN) : (void*)(uintptr_t)address;
 }
 
 // ------------------------------------------------------------------ __device__ and __constant__ variables
@@ -525,6 +532,7 @@ Found find(uintptr_t address, size_t size, int action, const void* pc) {
         return find_shared(address, size, action, pc);
     }
     if (address - run->arena < run->arena_bytes) return find_global(address, size, action, pc);
+    if (Block* peer = peer_at((const void*)address)) return find_in_peer(*peer, address, size, action, pc);
     if (address >= run->image_low && address < run->image_high) return find_module(address, size, action, pc);
     if (!action && is_index(address, size)) return {nullptr, 0};
     if (run->in_place && seams.is_registered((const void*)address, size)) return {nullptr, 0};
@@ -538,6 +546,11 @@ Found find(uintptr_t address, size_t size, int action, const void* pc) {
     return {nullptr, 0};
 }
 
+static const Block* owner_of(const Block& b, uintptr_t address) {
+    size_t rank = run->clustered ? (address - (uintptr_t)b.cluster->shared) / SHARED_SPAN : run->cluster_size;
+    return rank < run->cluster_size ? b.cluster->blocks[rank] : nullptr;
+}
+
 // The object that holds an address already known to be good, and the distance from its start.
 int32_t memory_at(const Block& b, uintptr_t address, int64_t* offset) {
     if (address - run->arena < run->arena_bytes) {
@@ -547,7 +560,8 @@ int32_t memory_at(const Block& b, uintptr_t address, int64_t* offset) {
         return v.array;
     }
     size_t at = address - (uintptr_t)b.shared;
-    if (at < SHARED_SPAN) {
+    if (at >= SHARED_SPAN && owner_of(b, address)) at = (address - (uintptr_t)b.cluster->shared) % SHARED_SPAN;
+    if (at < SHARED_SPAN && at / 128 < run->shared_at.size()) {
         const SharedArray& a = *run->shared_at[at / 128].array;
         *offset = (int64_t)(at - a.position);
         return a.region.memory;
@@ -559,5 +573,12 @@ int32_t memory_at(const Block& b, uintptr_t address, int64_t* offset) {
     }
     *offset = 0;
     return -1;
+}
+
+void locate(laptop_error& e, const Block& b, uintptr_t address, size_t size) {
+    const Block* owner = owner_of(b, address);
+    e.memory = memory_at(b, address, &e.offset);
+    e.size = (uint32_t)size;
+    e.owner = owner && owner != &b ? (int32_t)owner->linear + 1 : 0;
 }
 }  // namespace laptop

@@ -79,10 +79,9 @@ static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_actio
                                  int action, const void* pc) {
     laptop_error e = make_error("race", "", pc, action);
     const Block& b = *current->warp->block;
-    e.memory = memory_at(b, address, &e.offset);
-    e.size = (uint32_t)size;
+    locate(e, b, address, size);
     uint32_t block = run->intervals[interval_of(mark)].block, thread = thread_of(mark);
-    add_other(e, party_of(block, thread, mark_pc & ~(VOLATILE | BY_COPY | NARROW), mark_action));
+    add_other(e, party_of(block, thread, mark_pc & PLACE, mark_action));
     if (any_fence) e.detail = "with fences";
     e.reason = block != b.linear ? "between blocks"
                : thread / run->warp_size == current->index / run->warp_size ? "inside a warp" : "inside a block";
@@ -179,7 +178,7 @@ struct Look {                    // one access
     bool own(uint64_t mark) const { return mark >> 22 == me >> 22; }
     bool conflicts(uint64_t mark) const {
         if (interval_of(mark) == interval_of(me)) return !own(mark) && unordered_within(mark, t);
-        return space != LAPTOP_IN_SHARED && unordered_elsewhere(mark, t);
+        return (space != LAPTOP_IN_SHARED || run->clustered) && unordered_elsewhere(mark, t);
     }
 };
 
@@ -417,8 +416,7 @@ bool init_check(Found f, uintptr_t address, size_t size, int action, const void*
     Busy busy;
     Unwritten u;
     u.error = make_error("uninitialized", in_shared ? "shared" : "global", pc, action);
-    u.error.memory = memory_at(b, address, &u.error.offset);
-    u.error.size = (uint32_t)size;
+    locate(u.error, b, address, size);
     u.block = b.linear;
     u.thread = current->index;
     u.in_shared = in_shared;

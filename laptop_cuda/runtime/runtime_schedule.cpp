@@ -228,6 +228,7 @@ static void end_thread(Thread* t) {
     --b.alive;
     complete_meetings(w);
     if (b.waiting && b.waiting == b.alive) open_barrier(b);
+    if (b.cluster) thread_left(*t);
 }
 
 void finish_thread() {
@@ -361,7 +362,7 @@ static void place_block(Block& b, uint64_t linear) {
     unfold(b.index, linear, run->launch->grid);
 }
 
-static void start_block(Block& b, uint64_t linear) {
+void start_block(Block& b, uint64_t linear, uint64_t watched_with) {
     if (b.threads.empty()) make_block(b);
     place_block(b, linear);
     b.alive = run->n_threads;
@@ -370,7 +371,10 @@ static void start_block(Block& b, uint64_t linear) {
     b.rounds = 0;
     b.barriers = 0;
     b.barrier_opened = false;
-    b.watched = run->traced && to_be_watched(linear);
+    b.watched = run->traced && to_be_watched(watched_with);
+    b.visited = b.moved = false;
+    b.known_to_run = !run->clustered;
+    if (!run->clustered) b.cluster = nullptr;
     b.in_flight.clear();
     b.in_flight_elsewhere.clear();
     b.asynchronous.reset();
@@ -425,7 +429,8 @@ static void deadlock(Block& b) {
             where = text;
         }
     }
-    if (where.empty() && seams.awaited) where = seams.awaited(b);
+    if (where.empty() && seams.awaited) where = seams.awaited(b.cluster ? b.cluster->blocks : std::vector<Block*>{&b});
+    if (where.empty() && b.cluster && b.cluster->arrived) where = "cluster " + std::to_string(b.cluster->arrived);
     run->detail = where;
     e.detail = run->detail.empty() ? nullptr : run->detail.c_str();
     fail(e);
@@ -461,11 +466,12 @@ static bool run_block(Block& b) {
         for (uint32_t i : order) {
             Warp& w = b.warps[i];
             if (!w.ready && !w.converging && !w.full) continue;
-            progress = true;
+            progress = b.moved = true;
             run_warp(w);
             if (b.barrier_opened || run->loops) break;
         }
         b.barrier_opened = false;
+        if (b.rounds >= ROUNDS && seams.deliver && seams.deliver(b, false)) b.rounds = 0;
         if (b.rounds >= ROUNDS && can_wait(b)) {
             end_watching(b, false);
             return false;
@@ -475,12 +481,17 @@ static bool run_block(Block& b) {
                 end_watching(b, false);
                 return false;
             }
+            if (run->clustered) {                // the others of its cluster first
+                end_watching(b, false);
+                return false;
+            }
             if (seams.deliver && seams.deliver(b, false)) continue;
             if (!seams.run_awaited || !seams.run_awaited(b)) deadlock(b);
         }
     }
     if (seams.deliver) seams.deliver(b, true);
     if (run->sanitizing) end_interval(b);
+    if (run->clustered) block_left(b);
     end_watching(b, true);
     return true;
 }
@@ -489,13 +500,17 @@ static bool run_block(Block& b) {
 static std::unordered_set<void (*)(void**)> with_loops;   // of those that are always the same kernel
 
 // The first thread that asks ends here: the launch starts again.
+void start_again() {
+    run->loops = true;
+    leave_fiber(&current->sp, scheduler_sp);
+    __builtin_unreachable();
+}
+
 bool loops_over_threads(bool blocks_apart) {
     if (!current || !run->may_loop) return false;
     if (!run->shared_out) run->blocks_apart = blocks_apart;
     if (run->loops) return true;
-    run->loops = true;
-    leave_fiber(&current->sp, scheduler_sp);
-    __builtin_unreachable();
+    start_again();
 }
 
 // Where blocks are apart, a kernel has its own blockIdx: that of the others' is one for all cores.
@@ -575,22 +590,45 @@ static void open_grid_barrier(const std::vector<Block*>& blocks) {
 
 static bool waits_at_grid(const Block* b) { return b->at_grid && b->at_grid == b->alive; }
 
-// Each block that waits for others in a loop has another look.
-static void go_round(std::vector<Block*>& suspended) {
-    std::vector<Block*> still;
+// Each block that waits for others has another look. False: none of them could go on.
+static bool go_round(std::vector<Block*>& suspended) {
+    bool moved = false;
     for (Block* b : suspended) {
-        if (waits_at_grid(b)) {
-            still.push_back(b);
-            continue;
-        }
-        if (++run->slices > std::max<uint64_t>(300, 32 * suspended.size())) nobody_changes(*b);
-        b->rounds = 0;
-        take_up(*b);
-        if (run_block(*b)) continue;
-        put_away(*b);
-        still.push_back(b);
+        if (waits_at_grid(b)) continue;
+        if (++run->slices > std::max<uint64_t>(300, 32 * suspended.size()) && !run->clustered) nobody_changes(*b);
+        b->rounds = 0, b->moved = false;
+        run->clustered ? take_over_shared(*b) : take_up(*b);
+        bool ended = run_block(*b);
+        if (run->clustered) put_shared_away(*b);
+        else if (!ended) put_away(*b);
+        moved |= ended || b->moved;
     }
-    suspended.swap(still);
+    suspended.erase(std::remove_if(suspended.begin(), suspended.end(), [](Block* b) { return !b->alive; }), suspended.end());
+    return moved;
+}
+
+// ------------------------------------------------------------------ clusters
+// The next cluster starts when this one has ended, or waits for others in a loop or at the grid's barrier.
+static void run_clusters() {
+    uint64_t next = 0, count = run->n_blocks / run->cluster_size;
+    std::vector<Block*> live;
+    while (next < count || !live.empty()) {
+        bool moved = go_round(live), stuck = run->slices > std::max<uint64_t>(300, 32 * live.size()), landed = false;
+        bool spins = std::any_of(live.begin(), live.end(), [](const Block* b) { return b->rounds >= ROUNDS; });
+        for (Block* b : live) landed |= (!moved || spins) && seams.deliver && seams.deliver(*b, false);
+        if (landed) run->slices = 0;
+        if (landed || (moved && !stuck)) continue;
+        bool waits = live.empty() || stuck || std::any_of(live.begin(), live.end(), waits_at_grid);
+        if (waits && next < count && live.size() + run->cluster_size <= most_resident()) {
+            if (live.empty()) run->blocks.clear(), run->clusters.clear();
+            start_cluster(run->launch->order == LAPTOP_REVERSE ? count - 1 - next : next, live);
+            ++next, run->slices = 0;
+        } else if (!moved && std::all_of(live.begin(), live.end(), waits_at_grid)) {
+            open_grid_barrier(live);
+        } else {
+            moved ? nobody_changes(*live[0]) : deadlock(*live[0]);
+        }
+    }
 }
 
 void run_grid() {
@@ -598,6 +636,8 @@ void run_grid() {
     blockDim = {l.block[0], l.block[1], l.block[2]};
     gridDim = {l.grid[0], l.grid[1], l.grid[2]};
     run->may_loop = !run->traced && l.order == LAPTOP_FORWARD && !getenv("LAPTOP_CUDA_FIBERS");
+    if (l.cluster[0]) ask_for_cluster(l.cluster);
+    if (run->clustered) return run_clusters();
     run->loops = run->may_loop && with_loops.count(run->entry);
     if (run->loops) return run_wholes();
     std::vector<Block*> suspended;
@@ -607,8 +647,13 @@ void run_grid() {
         if (run->recording && suspended.empty() && nothing_left_to_record(linear)) return;
         while (suspended.size() >= most_resident()) go_round(suspended);
         Block& b = *run->blocks.back();
-        start_block(b, linear);
+        start_block(b, linear, linear);
         bool ended = run_block(b);
+        if (run->loops && run->clustered) {
+            run->loops = false;
+            for (int i = 0; run->traced && i < 32; ++i) run->logs[i].n_steps = run->logs[i].n_accesses = 0;
+            return run_clusters();
+        }
         if (run->loops) return run_wholes();
         if (!ended) {
             put_away(b);

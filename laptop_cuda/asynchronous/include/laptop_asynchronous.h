@@ -5,11 +5,14 @@
 namespace laptop {
 void mbarrier_init(void* b, uint32_t count, const void* site);
 void mbarrier_inval(void* b, const void* site);
-uint64_t mbarrier_arrive(void* b, uint32_t count, uint32_t bytes, bool drop, const void* site);  // the phase as a state
+// The phase as a state. `of_block`: what it releases, and a wait acquires, is for the threads of its own block.
+uint64_t mbarrier_arrive(void* b, uint32_t count, uint32_t bytes, bool drop, bool of_block, const void* site);
 bool mbarrier_is_last(void* b, uint32_t count, const void* site);       // such arrivals end its phase
 void mbarrier_expect(void* b, int64_t bytes, const void* site);          // fewer: they have come
-bool mbarrier_wait(void* b, uint64_t state_or_parity, bool by_parity, bool blocks, const void* site);
-void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const void* site);     // null: of a group
+bool mbarrier_wait(void* b, uint64_t state_or_parity, bool by_parity, bool blocks, bool of_block, const void* site);
+void mbarrier_announce();                                                // fence.mbarrier_init
+// Null: of a group. `mask`: the blocks of the cluster, by rank; 0: that of the address.
+void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, uint32_t mask, const void* site);
 // What a CUtensorMap holds here; rows of a tensor and of a box go from the innermost dimension out.
 struct TensorMap {
     static constexpr uint32_t MADE = 0x6d617054;
@@ -22,7 +25,7 @@ struct TensorMap {
 };
 static_assert(sizeof(TensorMap) <= 128, "a tensor map has 128 bytes");
 // Null: from shared memory to the tensor, of a group.
-void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, const void* site);
+void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, uint32_t mask, const void* site);
 void bulk_commit();
 void bulk_wait(uint32_t groups_left, bool read);
 void proxy_fence();
@@ -54,18 +57,19 @@ LAPTOP_FN void barrier_init(void* b, uint32_t count) {
     mbarrier_init(b, count, LAPTOP_SITE);
 }
 LAPTOP_FN void barrier_inval(void* b) { mbarrier_inval(b, LAPTOP_SITE); }
-LAPTOP_FN uint64_t barrier_arrive(void* b, uint32_t count, uint32_t bytes, bool drop) {
-    return mbarrier_arrive(b, count, bytes, drop, LAPTOP_SITE);
+LAPTOP_FN uint64_t barrier_arrive(void* b, uint32_t count, uint32_t bytes, bool drop, bool of_block) {
+    return mbarrier_arrive(b, count, bytes, drop, of_block, LAPTOP_SITE);
 }
 LAPTOP_FN void barrier_expect(void* b, int64_t bytes) { mbarrier_expect(b, bytes, LAPTOP_SITE); }
-LAPTOP_FN bool barrier_wait(void* b, uint64_t state, bool by_parity, bool blocks) {
-    return mbarrier_wait(b, state, by_parity, blocks, LAPTOP_SITE);
+LAPTOP_FN bool barrier_wait(void* b, uint64_t state, bool by_parity, bool blocks, bool of_block) {
+    return mbarrier_wait(b, state, by_parity, blocks, of_block, LAPTOP_SITE);
 }
-LAPTOP_FN void copy_bulk(void* to, const void* from, uint32_t bytes, void* barrier) {
-    bulk_copy(to, from, bytes, barrier, LAPTOP_SITE);
+LAPTOP_FN void copy_bulk(void* to, const void* from, uint32_t bytes, void* barrier, uint32_t mask) {
+    bulk_copy(to, from, bytes, barrier, mask, LAPTOP_SITE);
 }
-template <int RANK> LAPTOP_FN void copy_tensor(void* shared, const void* map, const int (&at)[RANK], void* barrier) {
-    tensor_copy(shared, map, at, RANK, barrier, LAPTOP_SITE);
+template <int RANK>
+LAPTOP_FN void copy_tensor(void* shared, const void* map, const int (&at)[RANK], void* barrier, uint32_t mask) {
+    tensor_copy(shared, map, at, RANK, barrier, mask, LAPTOP_SITE);
 }
 }  // namespace ptx
 }  // namespace laptop

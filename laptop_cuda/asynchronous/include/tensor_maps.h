@@ -3,6 +3,8 @@
 #include "laptop_asynchronous.h"
 #include "cuda_runtime_api.h"
 
+inline const bool laptop_newer = (laptop::asked().shared_limit = 227 << 10) != 0;     // a card with tensor maps has room
+
 enum cudaError_enum { CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED = 801 };
 typedef cudaError_enum CUresult;
 typedef uint32_t cuuint32_t;

@@ -19,6 +19,7 @@ struct Barrier {                 // its phases are numbered by how many have end
     uint32_t expected, missing, ended;
     int64_t bytes;               // still to come in this phase
     bool seen;                   // somebody has seen that the phase before is over
+    uint32_t by, announced = 0;  // who initialised it; by a fence for the cluster: to whom has waited so often at its barrier
 };
 struct Stretch { uintptr_t to, from; uint32_t bytes; };   // from 0: beyond the tensor
 struct Copy {
@@ -29,6 +30,7 @@ struct Copy {
     bool read;                   // its source
     std::vector<char> held;      // what was there then
     char fill;                   // of what is beyond the tensor
+    Block* issuer;
 
     void hold() {
         if (read) return;
@@ -50,7 +52,6 @@ struct Asynchronous {            // of a block
     std::vector<Copy> copies;
     std::vector<Issuer> threads;
     uint32_t fenced_interval = 0;        // the last in which any thread fenced between the proxies
-    uintptr_t names = 0;
     std::shared_ptr<std::vector<struct Warpgroup>> warpgroups;
     int polls = 0;               // since something changed
 };
@@ -64,7 +65,10 @@ static Asynchronous& of(Block& b) {
     return *b.asynchronous;
 }
 std::shared_ptr<std::vector<Warpgroup>>& warpgroups_of(Block& b) { return of(b).warpgroups; }
-const void* new_name() { return (const void*)--of(here()).names; }
+static uintptr_t names = 0;
+const void* new_name() { return (const void*)--names; }
+static Block& owner_of(const void* p) { return peer_at(p) ? *peer_at(p) : here(); }
+static bool in_cluster(const void* p) { return is_shared(p) || peer_at(p); }
 
 void breaks_rule(const char* kind, const char* what, const void* site) {
     laptop_error e = make_error(kind, "rule", site, 5);
@@ -75,8 +79,7 @@ void breaks_rule(const char* kind, const char* what, const void* site) {
 // ------------------------------------------------------------------ mbarrier
 static laptop_error misuse(const char* reason, const void* barrier, const void* site) {
     laptop_error e = make_error("misused barrier", reason, site, 5);
-    if (run->traced) e.memory = memory_at(here(), (uintptr_t)barrier, &e.offset);
-    e.size = 8;
+    if (run->traced) locate(e, here(), (uintptr_t)barrier, 8);
     return e;
 }
 [[noreturn]] static void misused(const char* reason, const void* barrier, const void* site) { fail(misuse(reason, barrier, site)); }
@@ -84,10 +87,11 @@ static laptop_error misuse(const char* reason, const void* barrier, const void* 
 static Barrier& barrier_at(const void* p, const void* site, bool copies = false) {
     const laptop_error& owed = of(here()).threads[current->index].owed;
     if (owed.kind && !copies) fail(owed);
-    auto& all = of(here()).barriers;
+    auto& all = of(owner_of(p)).barriers;
     auto found = all.find((uintptr_t)p);
     if (found == all.end()) misused("not initialised", p, site);
-    touch((uintptr_t)p, 8, 0, false, site);      // whoever uses it must know that it was initialised
+    bool announced = found->second.announced && member(*current).waits >= found->second.announced;
+    if (!announced) touch((uintptr_t)p, 8, 0, false, site);      // whoever uses it must know that it was initialised
     return found->second;
 }
 
@@ -100,7 +104,14 @@ void mbarrier_init(void* p, uint32_t count, const void* site) {
     touch((uintptr_t)p, 8, 1, false, site);
     Busy busy;
     memset(p, 0, 8);
-    all[(uintptr_t)p] = {count, count, 0, 0, true};
+    all[(uintptr_t)p] = {count, count, 0, 0, true, current->index};
+}
+
+void mbarrier_announce() {
+    if (!current || !here().cluster) return;
+    for (auto& b : of(here()).barriers) {
+        if (b.second.by == current->index) b.second.announced = member(*current).waits + 1;
+    }
 }
 
 void mbarrier_inval(void* p, const void* site) {
@@ -116,7 +127,7 @@ static void perhaps_over(Block& block, uintptr_t p, Barrier& b) {
     b.missing = b.expected;
     ++b.ended;
     b.seen = false;
-    of(block).polls = 0;
+    of(block).polls = 0, run->slices = 0;
     no_longer_in_flight(block, (const void*)p, false);
     if (run->sanitizing && block.watched && !can_follow()) end_interval(block), start_interval(block);
     for (Thread& t : block.threads) {
@@ -129,22 +140,22 @@ static void to_come(Barrier& b, int64_t bytes, const void* p, const void* site) 
     if (b.bytes > MOST || b.bytes < -(int64_t)MOST) misused("too many bytes", p, site);
 }
 
-uint64_t mbarrier_arrive(void* p, uint32_t count, uint32_t bytes, bool drop, const void* site) {
+uint64_t mbarrier_arrive(void* p, uint32_t count, uint32_t bytes, bool drop, bool of_block, const void* site) {
     if (!current) return 0;
     Barrier& b = barrier_at(p, site);
     uint64_t state = (uint64_t)b.missing << 32 | b.ended;
     note(here(), current->index, LAPTOP_ARRIVES, p, b.ended, site, nullptr, bytes);
-    const char* wrong = is_checked() && !b.seen ? "phase not seen" : !count || count > b.missing ? "one arrival too many" : nullptr;
+    const char* wrong = is_checked() && !b.seen && !peer_at(p) ? "phase not seen" : !count || count > b.missing ? "one arrival too many" : nullptr;
     if (wrong && !(bytes && is_checked())) misused(wrong, p, site);
     if (wrong) return of(here()).threads[current->index].owed = misuse(wrong, p, site), state;
     if (is_checked()) {
         fence(false);
-        release_at((uintptr_t)p);
+        release_at((uintptr_t)p, of_block);
     }
     to_come(b, bytes, p, site);
     b.missing -= count;
     b.expected -= drop ? count : 0;
-    perhaps_over(here(), (uintptr_t)p, b);
+    perhaps_over(owner_of(p), (uintptr_t)p, b);
     return state;
 }
 
@@ -158,11 +169,12 @@ void mbarrier_expect(void* p, int64_t bytes, const void* site) {
     if (!current) return;
     Barrier& b = barrier_at(p, site);
     to_come(b, bytes, p, site);
-    if (bytes < 0) perhaps_over(here(), (uintptr_t)p, b);
+    if (bytes < 0) perhaps_over(owner_of(p), (uintptr_t)p, b);
 }
 
-bool mbarrier_wait(void* p, uint64_t state, bool by_parity, bool blocks, const void* site) {
+bool mbarrier_wait(void* p, uint64_t state, bool by_parity, bool blocks, bool of_block, const void* site) {
     if (!current) return true;
+    if (peer_at(p)) trap("a wait at an mbarrier of another block, which may only arrive there,", site);
     Barrier* b = &barrier_at(p, site);
     Issuer& me = of(here()).threads[current->index];
     uint32_t phase = by_parity ? b->ended - ((b->ended & 1) != (state & 1)) : (uint32_t)state;
@@ -177,7 +189,7 @@ bool mbarrier_wait(void* p, uint64_t state, bool by_parity, bool blocks, const v
     }
     note(here(), current->index, LAPTOP_WAIT_ENDS, p, phase, site);
     b->seen = true;
-    if (is_checked()) acquire_at((uintptr_t)p);
+    if (is_checked()) acquire_at((uintptr_t)p, of_block);
     return true;
 }
 
@@ -202,38 +214,52 @@ void proxy_fence() {
 
 // Whether a fence lies between what a thread wrote and what is issued now: the writer's own, anyone's after a barrier of
 // the block, or one of the issuer that knows of it.
-static bool is_fenced(uint64_t mark) {
-    const Asynchronous& a = of(here());
-    uint64_t mine = a.threads[current->index].fenced;
+static bool is_fenced(uint64_t mark, Block& by) {
+    const Asynchronous& a = of(by);
+    uint64_t mine = of(here()).threads[current->index].fenced;
     if (a.threads[thread_of(mark)].fenced >= mark || interval_of(mark) < a.fenced_interval) return true;
     bool one_warp = thread_of(mark) / run->warp_size == current->index / run->warp_size;
     return interval_of(mine) == interval_of(mark) && (one_warp || is_ordered_before(mark, current));
 }
 
+// The block of the cluster in which a mark was made.
+static Block* block_of(uint64_t mark) {
+    uint32_t linear = run->intervals[interval_of(mark)].block;
+    if (linear == here().linear || !run->clustered) return linear == here().linear ? &here() : nullptr;
+    for (Block* b : here().cluster->blocks) {
+        if (b->linear == linear) return b;
+    }
+    return nullptr;
+}
+
+static Found found_in_cluster(uintptr_t at, int action, const void* site) {
+    Block* peer = peer_at((const void*)at);
+    return peer ? find_in_peer(*peer, at, 4, action, site) : found_quickly(current, at, 4);
+}
+
 // What a product reads must be known to who issues it, too; of a copy's source `check_range` asks that.
 void must_be_fenced(uintptr_t address, size_t bytes, int action, bool must_be_known, const void* site) {
     for (uintptr_t at = address; at < address + bytes; at += 4) {
-        Found f = found_quickly(current, at, 4);
+        Found f = found_in_cluster(at, action, site);
         if (!f.region || !f.region->cells) continue;
         const Cell& c = f.region->cells[(at - f.low) / f.region->grain];
         uint64_t mark = c.mark[Cell::WRITER];
-        if (!mark || run->intervals[interval_of(mark)].block != here().linear) continue;
-        bool race = interval_of(mark) == here().interval && thread_of(mark) != current->index &&
-                    !is_ordered_before(mark, current);
-        if (race ? !must_be_known : c.pc[Cell::WRITER] & BY_COPY || is_fenced(mark)) continue;
+        Block* by = mark ? block_of(mark) : nullptr;
+        if (!by) continue;
+        bool race = by != &here() ? !learnt(current, mark, by->linear) : interval_of(mark) == here().interval &&
+                    thread_of(mark) != current->index && !is_ordered_before(mark, current);
+        if (race ? !must_be_known : c.pc[Cell::WRITER] & BY_COPY || is_fenced(mark, *by)) continue;
         const char* reason = race ? "" : must_be_known ? "no proxy fence for a product" : "no proxy fence";
         laptop_error e = make_error("race", reason, site, action);
-        e.memory = memory_at(here(), at, &e.offset);
-        e.size = 4;
-        e.other = party(&here().threads[thread_of(mark)], c.pc[Cell::WRITER], 1);
-        e.has_other = 1;
+        locate(e, here(), at, 4);
+        add_other(e, party(&by->threads[thread_of(mark)], c.pc[Cell::WRITER] & PLACE, 1));
         fail(e);
     }
 }
 
-static void written_by_copy(uintptr_t address, size_t bytes) {
+static void written_by_copy(uintptr_t address, size_t bytes, const void* site) {
     for (uintptr_t at = address; at < address + bytes; at += 4) {
-        Found f = found_quickly(current, at, 4);
+        Found f = found_in_cluster(at, 1, site);
         if (f.region && f.region->cells) f.region->cells[(at - f.low) / f.region->grain].pc[Cell::WRITER] |= BY_COPY;
     }
 }
@@ -251,11 +277,12 @@ static void land(Block& b, Copy& c) {
     size_t at = 0;
     for (const Stretch& s : c.stretches) memcpy((void*)s.to, &c.held[at], s.bytes), at += s.bytes;
     no_longer_in_flight(b, c.name, false);
+    if (c.issuer != &b) no_longer_in_flight(*c.issuer, c.name, false);
     auto found = of(b).barriers.find(c.barrier);
     uint32_t phase = found == of(b).barriers.end() ? c.group : found->second.ended;
     note(b, c.thread, LAPTOP_COPY_LANDED, (void*)c.barrier, phase, c.site, c.name, c.bytes);
     if (found == of(b).barriers.end()) return;
-    if (run->sanitizing && b.watched) release_for(c.barrier, (uint64_t)c.interval << 10 | c.thread, c.clock + 1);
+    if (run->sanitizing && b.watched) release_for(b, c.barrier, (uint64_t)c.interval << 10 | c.thread, c.clock + 1);
     found->second.bytes -= c.bytes;
     perhaps_over(b, c.barrier, found->second);
 }
@@ -272,14 +299,14 @@ static void check_side(const Side& s, int action, bool may_need_fence, const voi
         uintptr_t row = s.address + i * s.step;
         if (may_need_fence) must_be_fenced(row, s.bytes, action, false, site);
         check_range(row, s.bytes, action, site);
-        if (action) written_by_copy(row, s.bytes);
+        if (action) written_by_copy(row, s.bytes, site);
     }
 }
 
-static void put_in_flight(const Copy& c, const Side& s, bool source, bool in_shared, const void* site) {
-    auto& all = in_shared ? here().in_flight : here().in_flight_elsewhere;
+static void put_in_flight(Block& b, const Copy& c, const Side& s, bool source, const void* site) {
+    auto& all = b.shared_initialised && in_cluster((const void*)s.address) ? b.in_flight : b.in_flight_elsewhere;
     all.push_back({s.address, s.bytes, c.thread, 0, code_offset(site), c.name, source ? "from bulk copy" : "to bulk copy",
-                   source, s.rows, s.step});
+                   source, s.rows, s.step, c.issuer});
 }
 
 // A thread that announced a copy before anybody has seen the end of the one before: does it write over what that brought?
@@ -289,8 +316,8 @@ static void check_refill(const Side& s, const laptop_error& owed, const void* si
     uint64_t mark = c ? c->mark[Cell::WRITER] : 0;
     if (!mark || !(c->pc[Cell::WRITER] & BY_COPY) || run->intervals[interval_of(mark)].block != here().linear) fail(owed);
     laptop_error e = make_error("race", "refilled", site, 1);
-    e.memory = memory_at(here(), s.address, &e.offset);
-    e.other = party(&here().threads[thread_of(mark)], c->pc[Cell::WRITER] & ~BY_COPY, 1), e.has_other = 1;
+    locate(e, here(), s.address, 0);
+    add_other(e, party(&here().threads[thread_of(mark)], c->pc[Cell::WRITER] & ~BY_COPY, 1));
     fail(e);
 }
 
@@ -302,51 +329,91 @@ static void count_sides(const std::vector<Side>& sides, int operation, const voi
             count_copied(operation, s.address + i * s.step, s.bytes, &s == &sides[0] && !i, site);
 }
 
-// Into shared memory its barrier counts the bytes; out of it, it is of its thread's group.
-static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& elsewhere, const void* site) {
-    Asynchronous& a = of(here());
-    Thread* t = current;
-    bool loads = c.barrier;
-    c.thread = t->index, c.group = a.threads[t->index].group, c.interval = here().interval;
-    c.name = new_name();
-    count_sides(elsewhere, loads ? LAPTOP_COPY_IN : LAPTOP_COPY_OUT, site);
-    c.site = site;
-    bool late = is_late(), checked = is_checked();
-    note(here(), t->index, LAPTOP_COPY_ISSUED, (void*)c.barrier, loads ? of(here()).barriers[c.barrier].ended : c.group, site,
-         c.name, c.bytes);
-    if (checked) {
-        if (loads) check_in_flight(here().in_flight, in_shared.address, in_shared.bytes, 1, site);
-        if (a.threads[t->index].owed.kind) check_refill(in_shared, a.threads[t->index].owed, site);
-        for (const Side& s : elsewhere) check_side(s, !loads, false, site);
-        check_side(in_shared, loads, true, site);
-        c.clock = t->clock;
-        if (t->clock < 1u << 21) ++t->clock;
-        unsettle();
-        put_in_flight(c, in_shared, !loads, true, site);
-        for (const Side& s : elsewhere) put_in_flight(c, s, loads, false, site);
+// The blocks that a copy goes to: those of the mask, or the one whose address it is given.
+static std::vector<Block*> targets_of(const void* to, uint32_t mask, const void* site) {
+    if (!mask) return {&owner_of(to)};
+    if (mask >> run->cluster_size) trap("a multicast copy to ranks that its cluster does not have,", site);
+    std::vector<Block*> found;
+    for (uint32_t rank = 0; rank < run->cluster_size; ++rank) {
+        if (mask >> rank & 1) found.push_back(run->clustered ? here().cluster->blocks[rank] : &here());
     }
-    if (!late && (loads || !checked)) return land(here(), c);
+    return found;
+}
+
+static void begin_in(Block& target, Copy c, Side in_shared, int64_t further, const void* site) {
+    bool loads = c.barrier;
+    in_shared.address += further;
+    for (Stretch& s : c.stretches) (loads ? s.to : s.from) += further;
+    if (loads) c.barrier += further;
+    bool late = is_late(), checked = is_checked();
+    uint32_t phase = loads ? of(target).barriers[c.barrier].ended : c.group;
+    note(here(), c.thread, LAPTOP_COPY_ISSUED, (void*)c.barrier, phase, site, c.name, c.bytes);
+    if (checked) put_in_flight(target, c, in_shared, !loads, site);
+    if (!late && (loads || !checked)) return land(target, c);
     if (!late) c.hold();
     for (const Stretch& s : c.stretches) memset((void*)s.to, run->poison, checked ? s.bytes : 0);
-    a.copies.push_back(std::move(c));
+    of(target).copies.push_back(std::move(c));
+}
+
+// Into shared memory its barrier counts the bytes, in each block that it goes to; out of it, it is of its thread's group.
+static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& elsewhere, uint32_t mask, const void* site) {
+    Thread* t = current;
+    bool loads = c.barrier;
+    std::vector<Block*> targets = targets_of((void*)in_shared.address, mask, site);
+    Block& given = owner_of((void*)in_shared.address);
+    auto further = [&](const Block* b) { return (int64_t)(b->shared - given.shared); };
+    c.thread = t->index, c.group = of(here()).threads[t->index].group, c.interval = here().interval, c.issuer = &here();
+    c.site = site;
+    count_sides(elsewhere, loads ? LAPTOP_COPY_IN : LAPTOP_COPY_OUT, site);
+    for (Block* b : targets) {
+        if (loads) barrier_at((void*)(c.barrier + further(b)), site, true);
+        if (loads && is_checked()) check_in_flight(b->in_flight, in_shared.address + further(b), in_shared.bytes, 1, site);
+    }
+    const laptop_error& owed = of(here()).threads[t->index].owed;
+    if (is_checked() && owed.kind) check_refill(in_shared, owed, site);
+    for (const Side& s : elsewhere) {
+        if (is_checked()) check_side(s, !loads, is_shared((void*)s.address), site);
+    }
+    for (Block* b : targets) {
+        if (is_checked() && loads) check_side({in_shared.address + further(b), in_shared.bytes, 1, 0}, 1, true, site);
+    }
+    for (const Stretch& s : c.stretches) {       // what lies beyond the tensor is not stored
+        if (is_checked() && !loads) check_side({s.from, s.bytes, 1, 0}, 0, true, site);
+    }
+    c.clock = t->clock;
+    if (is_checked()) {
+        if (t->clock < 1u << 21) ++t->clock;
+        unsettle();
+    }
+    for (Block* b : targets) {
+        c.name = new_name();
+        bool last = is_checked() && b == targets.back();
+        for (size_t i = 0; last && i < elsewhere.size(); ++i) put_in_flight(here(), c, elsewhere[i], loads, site);
+        begin_in(*b, c, in_shared, further(b), site);
+    }
+}
+
+static void check_target(const void* to, const void* barrier, const void* site) {
+    if (!barrier) return;
+    if (!in_cluster(to)) trap("a bulk copy to global memory, which no mbarrier counts,", site);
+    if (&owner_of(to) != &owner_of(barrier)) trap("a bulk copy to another block than that of its mbarrier,", site);
 }
 
 #define OF_BULK " bytes (PTX, cp.async.bulk)."
-void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, const void* site) {
+void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, uint32_t mask, const void* site) {
     if (!current) return;
-    if (barrier) barrier_at(barrier, site, true);
     if ((uintptr_t)to % 16) breaks_rule("misaligned", "gives a bulk copy a dstMem that is no multiple of 16" OF_BULK, site);
     if ((uintptr_t)from % 16) breaks_rule("misaligned", "gives a bulk copy a srcMem that is no multiple of 16" OF_BULK, site);
     if (bytes % 16) breaks_rule("misaligned", "gives a bulk copy a size that is no multiple of 16" OF_BULK, site);
     if (is_shared(to) && is_shared(from)) trap("a bulk copy from shared memory to that of the same block,", site);
-    if (barrier && !is_shared(to)) trap("a bulk copy to global memory, which no mbarrier counts,", site);
+    check_target(to, barrier, site);
     if (!barrier && !is_shared(from)) trap("a bulk copy of a group that is not from shared memory,", site);
     Busy busy;
     Copy c = {};
     c.bytes = bytes, c.barrier = (uintptr_t)barrier;
     c.stretches.push_back({(uintptr_t)to, (uintptr_t)from, bytes});
     Side target = {(uintptr_t)to, bytes, 1, 0}, source = {(uintptr_t)from, bytes, 1, 0};
-    begin_copy(std::move(c), barrier ? target : source, {barrier ? source : target}, site);
+    begin_copy(std::move(c), barrier ? target : source, {barrier ? source : target}, mask, site);
 }
 
 // ------------------------------------------------------------------ copies by a tensor map
@@ -364,13 +431,13 @@ static const TensorMap& map_at(const void* p, int rank, const void* site) {
     return m;
 }
 
-void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, const void* site) {
+void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, uint32_t mask, const void* site) {
     if (!current) return;
-    if (barrier) barrier_at(barrier, site, true);
     const TensorMap& m = map_at(map, rank, site);
-    if (!is_shared(shared)) trap("a tensor copy whose tile is not in shared memory,", site);
+    if (!(barrier ? in_cluster(shared) : is_shared(shared))) trap("a tensor copy whose tile is not in shared memory,", site);
     if (shared_address(shared) % 128)
         breaks_rule("misaligned", "gives a tensor copy a tile in shared memory that is no multiple of 128 bytes" OF_TENSOR, site);
+    check_target(shared, barrier, site);
     Busy busy;
     Copy c = {};
     c.barrier = (uintptr_t)barrier, c.fill = m.fill && barrier ? (char)0xff : 0;
@@ -414,7 +481,7 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
         a.rows = b.rows + 1, a.step = step;
         rows.erase(rows.begin() + k);
     }
-    begin_copy(std::move(c), {(uintptr_t)shared, row * count, 1, 0}, rows, site);
+    begin_copy(std::move(c), {(uintptr_t)shared, row * count, 1, 0}, rows, mask, site);
 }
 
 void bulk_commit() {
@@ -486,23 +553,27 @@ static bool deliver(Block& b, bool at_its_end) {
     return any;
 }
 
-// What threads wait for, for a deadlock's text: memory, byte, phase, arrivals missing and expected, bytes. Rather a phase
-// that lacks nothing but bytes: the others may be its consequence.
-static std::string awaited(const Block& b) {
+// What threads wait for, for a deadlock's text: memory, byte, phase, arrivals missing and expected, bytes, and 1 + whose.
+// Rather an early phase, and one that lacks nothing but bytes: the others may be its consequence.
+static std::string awaited(const std::vector<Block*>& blocks) {
     const Barrier* told = nullptr;
     uintptr_t at = 0;
-    for (const Thread& t : b.threads) {
-        if (t.state != State::PHASE || !b.asynchronous) continue;
-        auto found = b.asynchronous->barriers.find((uintptr_t)t.awaited);
-        if (found == b.asynchronous->barriers.end() || (told && (found->second.missing || !told->missing))) continue;
-        told = &found->second, at = found->first;
+    auto key = [](const Barrier& b) { return std::make_pair(b.ended, b.missing > 0); };
+    for (const Block* b : blocks) {
+        for (const Thread& t : b->threads) {
+            if (t.state != State::PHASE || !b->asynchronous) continue;
+            auto found = b->asynchronous->barriers.find((uintptr_t)t.awaited);
+            if (found == b->asynchronous->barriers.end() || (told && key(found->second) >= key(*told))) continue;
+            told = &found->second, at = found->first;
+        }
     }
     if (!told) return "";
-    int64_t offset = 0;
-    int memory = run->traced ? memory_at(b, at, &offset) : -1;
+    laptop_error e = {};
+    e.memory = -1;
+    if (run->traced) locate(e, *blocks[0], at, 8);
     std::string text = "mbarrier";
-    for (int64_t n : {(int64_t)memory, offset, (int64_t)told->ended, (int64_t)told->missing, (int64_t)told->expected,
-                      told->bytes})
+    for (int64_t n : {(int64_t)e.memory, e.offset, (int64_t)told->ended, (int64_t)told->missing, (int64_t)told->expected,
+                      told->bytes, (int64_t)e.owner})
         text += " " + std::to_string(n);
     return text;
 }

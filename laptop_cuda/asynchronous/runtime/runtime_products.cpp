@@ -184,7 +184,7 @@ static void check_factor(const Product& p, const Factor& f, char type, uint32_t 
         check_in_flight(in_flight, address, bytes, 0, p.site);
         if (!found_quickly(current, address, bytes).region) check_range(address, bytes, 0, p.site);
         must_be_fenced(address, bytes, 0, true, p.site);
-        in_flight.push_back({address, bytes, current->index, 0, code_offset(p.site), p.name, "from product", true, 1, 0});
+        in_flight.push_back({address, bytes, current->index, 0, code_offset(p.site), p.name, "from product", true, 1, 0, &here()});
     }
 }
 

@@ -67,13 +67,13 @@ cudaError_t launch_kernel(const char* name, void (*kernel)(P...), dim3 grid, dim
                           cudaStream_t = nullptr) {
     return launch_pointers(kernel, name, grid, block, args, shared, std::index_sequence_for<P...>{});
 }
-// cudaLaunchKernelEx. There are no clusters; what else it may ask for changes nothing here.
+// cudaLaunchKernelEx. What it may ask for beside clusters changes nothing here.
 template <class... P, class... A>
 cudaError_t launch_kernel(const char* name, const cudaLaunchConfig_t* c, void (*kernel)(P...), A&&... arguments) {
     for (unsigned i = 0; i < c->numAttrs; ++i) {
         auto size = c->attrs[i].val.clusterDim;
-        bool clusters = c->attrs[i].id == cudaLaunchAttributeClusterDimension && size.x * size.y * size.z > 1;
-        if (clusters) return answer(cudaErrorNotSupported);
+        bool of_cluster = c->attrs[i].id == cudaLaunchAttributeClusterDimension;
+        if (of_cluster) asked() = {{size.x, size.y, size.z}, asked().cluster_limit, asked().shared_limit};
     }
     launch_config config(c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream);
     auto call = [kernel](auto... a) { kernel(a...); };

@@ -17,6 +17,9 @@ void xorwow_ahead(uint32_t* words, uint64_t times, int log_steps);    // curand'
 // A launch from host code, on device memory as it is. Returns a cudaError_t.
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
                      void (*entry)(void**), void* argument, bool grid_sync = false);
+// What launches ask for: a cluster the next one alone.
+struct Asked { unsigned cluster[3], cluster_limit; size_t shared_limit; };
+Asked& asked();
 // A launch from device code (device_launch.h): its arguments are copied, and it runs when the grid that made it has ended.
 struct Child {
     const char* kernel;

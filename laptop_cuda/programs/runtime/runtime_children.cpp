@@ -54,6 +54,7 @@ static laptop_launch launch_of(const Queued& child, const laptop_launch& by) {
     std::copy_n(child.what.block, 3, l.block);
     l.shared_bytes = child.what.shared_bytes;
     l.max_threads = 0;
+    std::fill_n(l.cluster, 3, 0u);
     l.n_addresses = 0;
     return l;
 }

@@ -106,6 +106,7 @@ __global__ void whole(float* x) { x[threadIdx.x] *= 2; cooperative_groups::this_
 typedef void (*Kernel)(float*);
 __global__ void one(float* x) { x[threadIdx.x] += 1; }
 __global__ void two(float* x) { x[threadIdx.x] += 2; }
+__global__ void placed(float* x) { if (threadIdx.x == 0) x[cooperative_groups::this_cluster().block_rank()] += 8; }
 __global__ void broken(float* x) { x[0] = 1; }
 int main(int argc, char** argv) {
     findCudaDevice(argc, (const char**)argv);
@@ -122,10 +123,10 @@ int main(int argc, char** argv) {
     void* arguments[] = {&m};
     checkCudaErrors(cudaLaunchCooperativeKernel((void*)whole, dim3(1), dim3(8), arguments, 0, 0));
     cudaLaunchAttribute clusters[1] = {{cudaLaunchAttributeClusterDimension, {}}};
-    cudaLaunchConfig_t config = {dim3(1), dim3(8), 0, 0, clusters, 1};
+    cudaLaunchConfig_t config = {dim3(2), dim3(8), 0, 0, clusters, 1};
     clusters[0].val.clusterDim = {2, 1, 1};
-    if (cudaLaunchKernelEx(&config, one, m) != cudaErrorNotSupported) return 1;
-    cudaGetLastError(), config.numAttrs = 0;
+    checkCudaErrors(cudaLaunchKernelEx(&config, placed, m + 6));
+    config.gridDim = 1, config.numAttrs = 0;
     checkCudaErrors(cudaLaunchKernelEx(&config, &one, m));
     checkCudaErrors(cudaDeviceSynchronize());
     int count = 0;
@@ -147,10 +148,10 @@ def test_habits_of_published_programs(tmp_path):
     ran = run(written(tmp_path, HABITS), arguments=["-n=12"])
     lines = ran.stdout.splitlines()
     assert "laptop_cuda" in lines[0] and lines[2:] == [
-        "10 30 8 32 12", "cudaErrorInvalidValue", "cudaErrorInvalidValue", "cudaErrorInvalidConfiguration",
+        "10 38 8 32 12", "cudaErrorInvalidValue", "cudaErrorInvalidValue", "cudaErrorInvalidConfiguration",
         "cudaErrorLaunchFailure"], ran.stdout + ran.stderr
     assert ([launch["kernel"] for launch in ran.launches]
-            == ["add", "table[k]", "table[k]", "whole", "one", "broken", "broken"])
+            == ["add", "table[k]", "table[k]", "whole", "placed", "one", "broken", "broken"])
     launch, freed = (error for error in ran.errors if error["kind"] != "misuse")
     assert (launch["kind"] == "bad launch" and freed["kind"] == "out of bounds"
             and "after cudaFree of m" in freed["message"])
