@@ -1,4 +1,6 @@
 """What goes wrong with barriers and copies in flight, in words."""
+import re
+
 MISUSES = {
     "not initialised": ("uses {barrier} as an mbarrier, which no mbarrier.init has made one.",
                         "Usual cause: no __syncthreads() between the init and the others' first use, or the address of "
@@ -86,6 +88,10 @@ def _race(teller) -> tuple[str, str] | None:
     if teller.reason in RACES:
         while_, cause = RACES[teller.reason]
         return f"{kernel} {teller._verb()} {what} {while_}", f"Usual cause: {cause}"
+    lines = teller.result.text(teller.place) + teller.result.text(teller.other_place)
+    if teller.reason in ("", "inside a warp") and re.search("async.bulk", lines):
+        return (f"in {kernel}, {what} is written by a bulk copy and touched by another thread, and nothing orders the two.",
+                "Usual cause: " + RACES["to bulk copy"][1])
     if not teller.reason.startswith("no proxy fence"):
         return None
     by, does = "a bulk copy", "writes" if teller.e.who.action else "copies"
@@ -93,8 +99,8 @@ def _race(teller) -> tuple[str, str] | None:
         by, does = "a product", "reads"
     return (f"{kernel} {does} {what} by {by}, and a thread wrote it by an ordinary store before, with no fence.proxy.async in "
             "between.",
-            "Such an access goes another way to memory than a store, and a barrier does not order the two: after the store, and "
-            "before the barrier, its thread needs fence.proxy.async.")
+            "Such an access goes another way to memory than a store, and a barrier alone does not order the two: fence.proxy.async "
+            "must be executed after the store and before the other access, usually by the threads that stored, before their barrier.")
 
 
 def _deadlock(teller) -> tuple[str, str]:
