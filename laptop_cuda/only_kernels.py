@@ -159,8 +159,6 @@ def _plain(symbol: str) -> str:
     return max(names[1:] or names, key=len)
 
 
-# --- the text -----------------------------------------------------------------------------------------------
-
 def refused(source: str, forbid: tuple[str, ...] = (), given: str = "") -> str | None:
     """A sentence about the first thing in a text that is not for a kernel, or is in `forbid`.
 

@@ -59,8 +59,6 @@ def _running_server() -> subprocess.Popen:
     return _server
 
 
-# --- in the server ------------------------------------------------------------------------------------------
-
 def serve() -> None:
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"        # as a kernel sets it
     for module in ("torch", "matplotlib.pyplot", "matplotlib_inline.backend_inline", "IPython", "einops",

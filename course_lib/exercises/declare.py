@@ -126,8 +126,6 @@ def _defined(text: str) -> str:
     return names[-1]
 
 
-# --- finding ------------------------------------------------------------------------------------------------
-
 def chapter_of(id: str) -> str:
     """'3.2' -> 'gqa'. Raises KeyError with a sentence for anything else."""
     match = re.fullmatch(r"(\d+)\.\d+", id) if isinstance(id, str) else None

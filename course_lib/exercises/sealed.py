@@ -123,8 +123,6 @@ def _launches(plan) -> list[Launch]:
                    args=[read[kind](value) for kind, value in step["args"]]) for step in steps]
 
 
-# --- the course's functions that are exercises --------------------------------------------------------------
-
 class NotYours(PlainError, NotImplementedError):
     """Raised where a handout's package would need a solution."""
 

@@ -34,8 +34,6 @@ class Benchmark:
                 + (f" {self.note}" if self.note else ""))
 
 
-# ---- the least that a shape needs
-
 def rows_floor(itemsize):
     return lambda rows, columns: (2 * rows * columns * itemsize, 0)
 
@@ -81,8 +79,6 @@ def linear_floor(itemsize):
                                               heads * n * (2 * 64 * d + 4 * d * d))
 
 
-# ---- work that is done once, before the clock runs
-
 def with_forward(q, k, v, grad, causal):
     """The backward's arguments, with the results of the forward."""
     return q, k, v, grad, *forward_kernel(q, k, v, causal, rung=7), causal
@@ -107,8 +103,6 @@ def as_dense(q, pool, tables, lengths):
 def paged_step(q, pool, tables, lengths):
     return decode_tensor_core.paged(q, pool.keys[0], pool.values[0], tables, lengths)
 
-
-# ---- the list
 
 def benchmarks():
     for chapter in (softmax, rope, flash, ladder, window, w2, decoding, linear):

@@ -111,8 +111,6 @@ def poisoned():
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
-# ---- inputs and answers that several chapters share
-
 def attention(q, k, v, causal=False, scale=None, key_bias=None, mask=None):
     """(out, log-sum-exp) by the formula, grouped; the last query sees the last key; no visible key: 0."""
     groups = q.shape[1] // k.shape[1]

@@ -44,7 +44,6 @@ LAPTOP_FN float widen8(unsigned char bits, __nv_fp8_interpretation_t kind) {
 
 }  // namespace laptop
 
-// ------------------------------------------------------------------ conversions as functions
 LAPTOP_FN __nv_fp8_storage_t __nv_cvt_double_to_fp8(double x, __nv_saturation_t s, __nv_fp8_interpretation_t k) {
     return laptop::narrow8(x, s, k);
 }
@@ -76,7 +75,7 @@ LAPTOP_FN __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __nv_fp
             laptop::binary16::narrow(laptop::widen8((unsigned char)(x >> 8), k))};
 }
 
-// ------------------------------------------------------------------ types: one number, two, four
+// Types: one number, two, four.
 #ifdef LAPTOP_UNIONS
 #define LAPTOP_FP8_COPIES(Type)
 #else

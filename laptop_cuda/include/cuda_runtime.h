@@ -74,7 +74,6 @@ template <class T> using same_t = typename same<T>::type;
 #include "device_math.h"
 #include "device_warp.h"
 
-// ------------------------------------------------------------------ barriers and fences
 LAPTOP_FN void __syncthreads() { laptop::block_barrier(false, LAPTOP_SITE); }
 LAPTOP_FN int __syncthreads_count(int predicate) {
     return laptop::block_barrier(predicate != 0, LAPTOP_SITE).count;
@@ -90,7 +89,6 @@ LAPTOP_FN void __threadfence() { laptop::memory_fence(true); }
 LAPTOP_FN void __threadfence_block() { laptop::memory_fence(false); }
 LAPTOP_FN void __threadfence_system() { laptop::memory_fence(true); }
 
-// ------------------------------------------------------------------ loads and stores with a cache hint
 #define LAPTOP_LOAD(name, will_load)                                  \
     template <class T>                                                \
     LAPTOP_FN T name(const T* p) {                                    \
@@ -109,7 +107,6 @@ LAPTOP_STORE(__stwb) LAPTOP_STORE(__stcg) LAPTOP_STORE(__stcs) LAPTOP_STORE(__st
 #undef LAPTOP_LOAD
 #undef LAPTOP_STORE
 
-// ------------------------------------------------------------------ state spaces
 LAPTOP_FN size_t __cvta_generic_to_shared(const void* p) { return laptop::shared_address(p); }
 LAPTOP_FN void* __cvta_shared_to_generic(size_t address) { return laptop::shared_pointer((uint32_t)address); }
 LAPTOP_FN size_t __cvta_generic_to_global(const void* p) { return (size_t)p; }
@@ -117,7 +114,6 @@ LAPTOP_FN void* __cvta_global_to_generic(size_t address) { return (void*)address
 LAPTOP_FN unsigned __isShared(const void* p) { return laptop::is_shared(p); }
 LAPTOP_FN unsigned __isGlobal(const void* p) { return !laptop::is_shared(p); }
 
-// ------------------------------------------------------------------ time, text, traps
 LAPTOP_FN long long clock64() { return laptop::clock(); }
 LAPTOP_FN unsigned long long globaltimer() { return (unsigned long long)laptop::clock(); }
 LAPTOP_FN void __nanosleep(unsigned) {}

@@ -97,7 +97,7 @@ LAPTOP_ROUNDED(rn)
 LAPTOP_MATH1(__frsqrt_rn, float, (float)(1. / sqrt((double)x)))      // right for every float: all were compared
 #include "directed_rounding.h"
 
-// ------------------------------------------------------------------ conversions: out of range saturates, NaN is 0
+// Conversions: out of range saturates, NaN is 0.
 namespace laptop {
 template <class To> LAPTOP_QUIET To saturate(double x) {
     if (x != x) return 0;
@@ -138,7 +138,6 @@ LAPTOP_FN double __hiloint2double(int high, int low) {
     return laptop::bits<double>((unsigned long long)(unsigned)high << 32 | (unsigned)low);
 }
 
-// ------------------------------------------------------------------ integers
 LAPTOP_FN int __popc(unsigned x) { return __builtin_popcount(x); }
 LAPTOP_FN int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 LAPTOP_FN int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
@@ -198,7 +197,6 @@ LAPTOP_FN int __dp4a(int a, int b, int c) {
     return c;
 }
 
-// ------------------------------------------------------------------ min and max of any two numbers
 #define LAPTOP_MINMAX(T)                                     \
     LAPTOP_FN T min(T x, T y) { return y < x ? y : x; }      \
     LAPTOP_FN T max(T x, T y) { return x < y ? y : x; }

@@ -40,7 +40,6 @@ template <class T, class F> LAPTOP_QUIET T atomic(T* p, F change, const void* si
 }
 }  // namespace laptop
 
-// ------------------------------------------------------------------ shuffles
 namespace laptop {
 template <class T> LAPTOP_QUIET T __shfl_of(unsigned mask, T value, int source, int width, const void* site) {
     return shuffle(mask, value, (lane_id() & ~(width - 1)) | (source & (width - 1)), site);
@@ -77,7 +76,6 @@ LAPTOP_SHUFFLE(__shfl, int) LAPTOP_SHUFFLE(__shfl_up, unsigned)
 LAPTOP_SHUFFLE(__shfl_down, unsigned) LAPTOP_SHUFFLE(__shfl_xor, int)
 #undef LAPTOP_SHUFFLE
 
-// ------------------------------------------------------------------ votes
 LAPTOP_FN void __syncwarp(unsigned mask = 0xffffffffu) {
     laptop::warp_exchange(mask, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE);
 }
@@ -130,7 +128,6 @@ template <class T> LAPTOP_FN unsigned __match_all_sync(unsigned mask, T value, i
     return *all ? same.present : 0;
 }
 
-// ------------------------------------------------------------------ warp reductions (integers, as in CUDA)
 #define LAPTOP_REDUCE(name, expression)                                                      \
     template <class T>                                                                       \
     LAPTOP_FN T name(unsigned mask, T value) {                                               \
@@ -142,7 +139,6 @@ LAPTOP_REDUCE(__reduce_max_sync, a > b ? a : b) LAPTOP_REDUCE(__reduce_and_sync,
 LAPTOP_REDUCE(__reduce_or_sync, a | b) LAPTOP_REDUCE(__reduce_xor_sync, a ^ b)
 #undef LAPTOP_REDUCE
 
-// ------------------------------------------------------------------ atomics
 #define LAPTOP_SCOPE(name) (name[sizeof name - 2] == 'k' ? laptop::OF_BLOCK : 0)      // _block
 #define LAPTOP_ATOMIC(name, requirement, expression)                                         \
     template <class T>                                                                       \

@@ -11,7 +11,6 @@
 extern "C" {
 #endif
 
-// ------------------------------------------------------------------ input, from Python
 typedef struct {
     void* host;              // the tensor storage
     uint64_t bytes;
@@ -84,7 +83,6 @@ typedef struct laptop_launch {
     uint32_t cluster_limit;  // of its blocks; 0: the 8 that every card allows
 } laptop_launch;
 
-// ------------------------------------------------------------------ output
 enum { LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE,
        LAPTOP_GLOBAL_ATOMIC, LAPTOP_SHARED_ATOMIC, LAPTOP_BARRIER,
        LAPTOP_LINE, LAPTOP_EXCHANGE,                         // these two are only recorded
@@ -220,7 +218,7 @@ void laptop_free(laptop_result*);
 #ifdef __cplusplus
 }
 
-// ------------------------------------------------------------------ primitives for the CUDA headers
+// Primitives for the CUDA headers
 // `site` is always the return address in the student's code, LAPTOP_SITE taken in the function that the
 // student called. That function must be LAPTOP_FN (no hooks inside it): then at -O0, where nothing is
 // inlined, each source call has its own address.
@@ -250,7 +248,7 @@ void laptop_free(laptop_result*);
 
 namespace laptop {
 
-// ---- Warp rendezvous. The calling lane publishes `bytes` (at most 64) and waits until every lane of
+// Warp rendezvous. The calling lane publishes `bytes` (at most 64) and waits until every lane of
 // `mask` that has not exited has called with the same mask and operation. Then `present` says who came
 // and slot[L] holds what lane L published. The answer is valid until this lane's next call of the runtime:
 // copy what you need. A shuffle orders no memory; `orders_memory` is for __syncwarp and tile.sync().
@@ -271,28 +269,28 @@ void undefined_value(void* value, size_t bytes, int lane, const void* site);
 // stands for the call in optimised code, which has copies of it or shares one.
 unsigned converged_lanes(const void* site, int line);
 
-// ---- Block barrier. Returns how many threads (bit 0..30) gave a predicate that is not 0, with `threads`
+// Block barrier. Returns how many threads (bit 0..30) gave a predicate that is not 0, with `threads`
 // filled with how many took part: count, and, or follow from the two.
 struct Arrived { int count, threads; };
 Arrived block_barrier(bool predicate, const void* site);
 void grid_barrier(const void* site);      // cooperative groups' grid.sync()
 bool grid_barrier_possible();
-// ---- Clusters. A kernel with __cluster_dims__ says so as it begins; the launch starts again, if that is news.
+// Clusters. A kernel with __cluster_dims__ says so as it begins; the launch starts again, if that is news.
 void cluster_dims(unsigned x, unsigned y = 1, unsigned z = 1);
 unsigned in_cluster(int which, int axis);
 unsigned rank_in_cluster(), cluster_size(), owner_rank(const void* p);
 void cluster_arrive(bool relaxed, const void* site);
 void cluster_wait(const void* site);
 void* in_block_of_cluster(const void* p, unsigned rank, const void* site);   // the same place in another's shared memory
-// ---- An instruction of the tensor cores, told by one thread of those that issue it: so many multiplications and additions.
+// An instruction of the tensor cores, told by one thread of those that issue it: so many multiplications and additions.
 void count_product(uint64_t operations, const void* site);
-// ---- A barrier of so many threads of the block, those that name the same key; and a value that a thread shows the
+// A barrier of so many threads of the block, those that name the same key; and a value that a thread shows the
 // others between two barriers.
 void partial_barrier(uint32_t key, unsigned threads, const void* site, bool waits = true);
 void show(const void* value);
 const void* shown_by(unsigned thread);
 
-// ---- Memory that code without hooks touches (LAPTOP_FN functions, memcpy): say so before touching it.
+// Memory that code without hooks touches (LAPTOP_FN functions, memcpy): say so before touching it.
 void will_read(const void* p, size_t bytes, const void* site);
 void will_write(void* p, size_t bytes, const void* site);
 void will_read_constant(const void* p, size_t bytes, const void* site);         // __ldg: nobody writes it in this launch
@@ -303,7 +301,7 @@ void will_communicate(void* p, size_t bytes, bool writes, const void* site);
 void move_unseen(void* to, const void* from, size_t bytes);   // for those who have said so
 void set_unseen(void* to, int value, size_t bytes);
 void memory_fence(bool whole_device);                         // __threadfence
-// ---- cp.async: the destination must not be touched by this thread (or, past a barrier, by anyone)
+// cp.async: the destination must not be touched by this thread (or, past a barrier, by anyone)
 // between async_begin and the wait that covers it. The copy itself is done by the caller, at once.
 // A copy that is bound to a cuda::barrier is covered by the phase in which it was begun.
 void async_copy(void* shared, const void* global, size_t bytes, const void* site, const void* barrier = nullptr,

@@ -52,7 +52,6 @@ struct alignas(4) LAPTOP_PAIR {
     LAPTOP_IN_PLACE operator LAPTOP_PAIR_RAW() const { return LAPTOP_PAIR_RAW{x.__x, y.__x}; }
 };
 
-// ---- one number
 LAPTOP_FN float laptop_widen(LAPTOP_SCALAR a) { return LAPTOP_FORMAT::widen(a.laptop_bits()); }
 LAPTOP_FN LAPTOP_SCALAR laptop_narrow(LAPTOP_SCALAR, float a) {
     return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(a));
@@ -95,7 +94,7 @@ LAPTOP_FN LAPTOP_SCALAR __hfma_relu(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCA
     return __hisnan(result) || laptop_widen(result) > 0 ? result : LAPTOP_SCALAR::laptop_from(0);
 }
 
-// ---- comparisons: the plain ones are false for a NaN, the ones ending in u are true for it
+// Comparisons: the plain ones are false for a NaN, the ones ending in u are true for it.
 #define LAPTOP_COMPARE(name, op) \
     LAPTOP_FN bool __h##name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { \
         float x = laptop_widen(a), y = laptop_widen(b); \
@@ -126,7 +125,6 @@ LAPTOP_COMPARE(eq, ==) LAPTOP_COMPARE(ne, !=) LAPTOP_COMPARE(lt, <) LAPTOP_COMPA
 LAPTOP_COMPARE(gt, >) LAPTOP_COMPARE(ge, >=)
 #undef LAPTOP_COMPARE
 
-// ---- two numbers at once
 #define LAPTOP_PAIRWISE(name, single) \
     LAPTOP_FN LAPTOP_PAIR name(LAPTOP_PAIR a, LAPTOP_PAIR b) { return {single(a.x, b.x), single(a.y, b.y)}; }
 LAPTOP_PAIRWISE(__hadd2, __hadd) LAPTOP_PAIRWISE(__hsub2, __hsub)
@@ -156,7 +154,7 @@ LAPTOP_FN LAPTOP_PAIR __lowhigh2highlow(LAPTOP_PAIR a) { return {a.y, a.x}; }
 LAPTOP_FN float __low2float(LAPTOP_PAIR a) { return laptop_widen(a.x); }
 LAPTOP_FN float __high2float(LAPTOP_PAIR a) { return laptop_widen(a.y); }
 
-// ---- functions: computed in float, rounded once
+// Functions: computed in float, rounded once.
 #define LAPTOP_FUNCTION(name, expression) \
     LAPTOP_FN LAPTOP_SCALAR h##name(LAPTOP_SCALAR a) { \
         float x = laptop_widen(a); \
@@ -174,7 +172,6 @@ LAPTOP_FUNCTION(floor, __builtin_floorf(x)) LAPTOP_FUNCTION(ceil, __builtin_ceil
 LAPTOP_FUNCTION(trunc, __builtin_truncf(x)) LAPTOP_FUNCTION(rint, __builtin_nearbyintf(x))
 #undef LAPTOP_FUNCTION
 
-// ---- operators
 #define LAPTOP_OPERATOR(op, single, pair) \
     LAPTOP_FN LAPTOP_SCALAR operator op(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { return single(a, b); } \
     LAPTOP_FN LAPTOP_PAIR operator op(LAPTOP_PAIR a, LAPTOP_PAIR b) { return pair(a, b); }    \
@@ -208,7 +205,6 @@ LAPTOP_COMPARISON(>, __hgt, __hbgt2) LAPTOP_COMPARISON(>=, __hge, __hbge2)
 LAPTOP_STEP(++, __hadd) LAPTOP_STEP(--, __hsub)
 #undef LAPTOP_STEP
 
-// ---- conversions
 LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__float2, )(float a) { return LAPTOP_SCALAR(a); }
 LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__float2, _rn)(float a) { return LAPTOP_SCALAR(a); }
 LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__float2, _rz)(float a) {
@@ -263,7 +259,6 @@ LAPTOP_INTEGER(ll, long long) LAPTOP_INTEGER(ull, unsigned long long)
 #undef LAPTOP_INTEGER
 #undef LAPTOP_ROUNDED
 
-// ---- atomics
 LAPTOP_FN LAPTOP_SCALAR atomicAdd(LAPTOP_SCALAR* p, LAPTOP_SCALAR v) {
     return laptop::atomic(p, [v](LAPTOP_SCALAR old) LAPTOP_QUIET { return __hadd(old, v); }, LAPTOP_SITE);
 }

@@ -74,7 +74,6 @@ LAPTOP_FN unsigned __vneg2(unsigned a) { return __vsub2(0, a); }
 LAPTOP_FN unsigned __vnegss4(unsigned a) { return __vsubss4(0, a); }
 LAPTOP_FN unsigned __vnegss2(unsigned a) { return __vsubss2(0, a); }
 
-// ------------------------------------------------------------------ sums of products
 // Numbers of 16 bits with the lower or the upper two numbers of 8 bits.
 #define LAPTOP_DOT2(Whole, Wide, Narrow, Wide2, Narrow4)                                                  \
     LAPTOP_FN Whole __dp2a_lo(Whole a, Whole b, Whole c) {                                                      \

@@ -29,7 +29,6 @@ LAPTOP_FN void require(bool condition, const char* what, const void* site) {
     if (!condition) laptop::trap(what, site);
 }
 
-// ------------------------------------------------------------------ 16-bit numbers
 template <class Format> struct small {
     uint16_t bits;
     LAPTOP_INLINE small() = default;
@@ -45,7 +44,6 @@ typedef pair<float> f32x2;
 typedef pair<int16_t> s16x2;
 typedef pair<uint16_t> u16x2;
 
-// ------------------------------------------------------------------ arithmetic
 // Integers wrap around: in C++ only unsigned ones do, those of 32 bits and more.
 template <class T> using wrapping = std::make_unsigned_t<std::conditional_t<sizeof(T) < 4, int, T>>;
 template <class T> struct arithmetic {
@@ -217,7 +215,6 @@ LAPTOP_FN float tanh_(float x) { return tanhf(x); }
 LAPTOP_FN float rcp(float x) { return 1.f / x; }
 LAPTOP_FN float rsqrt_(float x) { return 1.f / sqrtf(x); }
 
-// ------------------------------------------------------------------ conversions
 template <class To, class From> struct convert_ {
     LAPTOP_QUIET static To of(From a, laptop::rounding) { return To(a); }
 };
@@ -260,7 +257,6 @@ LAPTOP_FN uint32_t to_tf32(float a, char mode, bool no_negatives) {
     return (bits + (mode == 'a' ? 0x1000 : mode == 'n' ? 0xfff + (bits >> 13 & 1) : 0)) & ~0x1fffu;
 }
 
-// ------------------------------------------------------------------ memory
 LAPTOP_FN void* in_shared(reg address) { return laptop::shared_pointer((uint32_t)address); }
 LAPTOP_FN void* generic(reg address) { return (void*)(uintptr_t)address; }
 LAPTOP_FN void* in_block_of_cluster(const void* p, unsigned rank) { return laptop::in_block_of_cluster(p, rank, LAPTOP_SITE); }
@@ -297,7 +293,6 @@ LAPTOP_FN void copy_async(void* to, const void* from, unsigned bytes, unsigned g
     laptop::set_unseen((char*)to + given, 0, bytes - given);
 }
 
-// ------------------------------------------------------------------ warp and block
 // A source that names .arrive sets LAPTOP_NAMES_ARRIVE: those who arrive may be as many as are missing, whole warps in both.
 LAPTOP_FN bool of_whole_block(uint32_t threads) { return !threads || threads == blockDim.x * blockDim.y * blockDim.z; }
 LAPTOP_FN void barrier(uint32_t number, uint32_t threads) {
@@ -346,7 +341,6 @@ LAPTOP_FN uint32_t redux(const char* how, uint32_t a, uint32_t mask, bool is_sig
     }, LAPTOP_SITE);
 }
 
-// ------------------------------------------------------------------ matrices of a warp
 LAPTOP_FN void meet(const void* value, unsigned bytes, const char* what, const void* site, laptop::Exchange& all) {
     const laptop::Exchange& x = laptop::warp_exchange(0xffffffffu, value, bytes, laptop::MMA, false, site);
     require(x.present == 0xffffffffu, what, site);

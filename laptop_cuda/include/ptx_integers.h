@@ -5,7 +5,6 @@
 
 namespace laptop {
 namespace ptx {
-// ------------------------------------------------------------------ numbers of several words
 // `in`: the carry of an earlier instruction is added, or the borrow subtracted; `out`: this one's is kept.
 template <class T> LAPTOP_FN T add_with(T a, T b, bool in, bool out) {
     typedef std::make_unsigned_t<T> U;
@@ -25,7 +24,6 @@ template <class T> LAPTOP_FN T mad_with(T a, T b, T c, bool upper, bool in, bool
     return add_with(upper ? mul_hi(a, b) : mul(a, b), c, in, out);
 }
 
-// ------------------------------------------------------------------ products
 // 32 bits from bit `shift` on of a product of numbers of 24 bits
 template <class T> LAPTOP_FN int64_t product24(T a, T b, int shift) {
     int64_t x = T(uint32_t(a) << 8) >> 8, y = T(uint32_t(b) << 8) >> 8;
@@ -38,7 +36,6 @@ template <class A, class B> LAPTOP_FN uint32_t dot(uint32_t a, uint32_t b, uint3
     return c;
 }
 
-// ------------------------------------------------------------------ bits
 LAPTOP_FN uint32_t shift_amount(uint32_t found, int bits) { return found == ~0u ? found : bits - 1 - found; }
 LAPTOP_FN uint32_t bit_mask(uint32_t start, uint32_t length, bool clamps) {
     if (!clamps) start &= 31, length &= 31;

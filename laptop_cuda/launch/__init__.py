@@ -23,7 +23,6 @@ PLAIN, PROFILE, SANITIZE = 0, 1, 2             # flags
 ORDERS = {"forward": 0, "late": 0, "reverse": 1, "seeded": 2, "early": 3}
 STEP_LIMIT = 100_000_000         # basic blocks per thread block under the sanitizer: ten seconds
 
-# ---- what is asked for at the moment
 @dataclass
 class Context:
     """An open `profile()` or `sanitize()`; the innermost one decides."""
@@ -61,8 +60,6 @@ def context(made: Context):
     finally:
         _contexts.remove(made)
 
-
-# ---- one launch
 
 @functools.lru_cache(maxsize=None)
 def _runtime(library: str):

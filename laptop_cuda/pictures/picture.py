@@ -70,7 +70,6 @@ class Picture:
         places = {lane: o + self.memory.offset for lane, o in enumerate(request["offset"]) if o >= 0}
         return fullest(REAL.bank_parts(places, request["size"], load=VERBS[request["operation"]] == "load"))
 
-    # ---- drawing
     def canvas(self) -> Canvas:
         drawn = Canvas(0, TOP + ROW * len(self.requests) + 8)
         for number, (request, line) in enumerate(zip(self.requests, self.lines)):

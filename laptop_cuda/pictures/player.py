@@ -49,7 +49,7 @@ class Trace:
                  lambda s: s["n_events"])
         return next((n for test in tests for n, s in enumerate(self.steps) if test(s)), 0)
 
-    # ---- words; player.js says the same, and a test holds the two together
+    # Words; player.js says the same, and a test holds the two together.
     def words(self, number: int) -> str:
         if not self.steps:
             return "The launch has no recorded step."
@@ -107,7 +107,6 @@ class Trace:
                 held[name] = values[(lanes & (1 << lane) - 1).bit_count()]
         return ", ".join(f"{names[n]} = {held[n]}" for n in sorted(held)) or "No variable of it is set."
 
-    # ---- the still
     def picture(self, number: int) -> front.Picture:
         canvas, data = Canvas(700, 250), self.data
         if self.steps:

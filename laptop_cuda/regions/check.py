@@ -189,7 +189,6 @@ class Checker:
     def is_barrier(self, made: Statement) -> bool:
         return self.barriers.get(made.first) == made.last - 1 and made.kind == "simple"
 
-    # ---- what is the same for all threads of a block
     def uniform(self, first: int, last: int, names: set[str]) -> bool:
         """Whether an expression has one value for the block; `names` are the variables that have."""
         for i in range(first, last):

@@ -109,7 +109,6 @@ class Packs:
         return (any(assigned(self.tokens, i) for i in places if first <= i < last)
                 and not any(self.tokens[i - 1].text == "&" for i in places))
 
-    # ---- what a region writes
     def quiet(self, first: int, last: int, found: list[Statement], uniform: set[str]) -> bool:
         words = {t.text for t in self.tokens[first:last]}
         own = self.all_declared(found)

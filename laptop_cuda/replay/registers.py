@@ -92,9 +92,6 @@ def _same(row: list, at: dict, step: dict, memories: list[str]) -> bool:
             == (step["kind"], step["line"], step["lanes"], step["array"]))
 
 
-# ---- the copy of the source
-
-
 def noted(text: str, kernel: str) -> tuple[list[str] | None, str]:
     """(the variables of a kernel and its helpers, the text with a store after each change); no line moves."""
     whole = outline(text)

@@ -33,7 +33,6 @@ class Rows:
         self.types = [m.dtype if m.space != "shared" else shared_type(m.name, m.itemsize, texts)
                       for m in self.recorded.memories]
 
-    # ---- tables
     def steps(self) -> list[list]:
         rows = []
         for s in self.recorded.steps.tolist():
@@ -115,7 +114,6 @@ class Rows:
                   if k == kind and (space is None or (o in GLOBAL) == (space == "global"))]
         return self.recorded.steps[np.isin(self.recorded.steps["operation"], wanted)]
 
-    # ---- the error
     def error(self) -> dict | None:
         error = self.recorded.error
         return error and {"kind": error.kind, "message": error.message, "events": self.marked}

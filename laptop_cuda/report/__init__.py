@@ -212,7 +212,6 @@ class LaunchReport:
         """Who waits for whom in one block, in logical steps. See `laptop_cuda.asynchronous.timeline`."""
         return packs.part("asynchronous.timeline").timeline(self._result, None, block, order)
 
-    # ---- as a table
     def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
         rows = []
         for name, t in (("global loads", self.global_load), ("global stores", self.global_store),

@@ -48,7 +48,6 @@ struct Block;
 struct Warp;
 struct Cluster;
 
-// ------------------------------------------------------------------ fibers
 struct Stack {
     char* low = nullptr;         // first usable byte; the page below it is the guard
     char* top = nullptr;         // where the first frame starts
@@ -68,7 +67,6 @@ void stack_abandoned(const Stack&);                  // its frames are gone
 void about_to_jump_out();                            // around the jump from an error to the launch
 void jumped_out();
 
-// ------------------------------------------------------------------ threads, warps, blocks
 enum class State : uint8_t { READY, FULL, BARRIER, EXCHANGE, CONVERGE, GRID, PHASE, CHILDREN, DONE };
 
 struct Rendezvous {
@@ -236,7 +234,6 @@ struct Block {
     ~Block();
 };
 
-// ------------------------------------------------------------------ memory
 struct SharedArray {
     const char* name;
     int line;
@@ -272,7 +269,6 @@ struct Ended {                   // what the launches of a family came to
 };
 constexpr int INVALID_CONFIGURATION = 9;         // cudaErrorInvalidConfiguration: the launch is refused, no more
 
-// ------------------------------------------------------------------ one launch
 struct Site {
     laptop_site counts;
     std::vector<uint64_t> unique;
@@ -375,7 +371,6 @@ extern Run* run;                 // null: no launch in progress
 // Null: host code, of which there may be several threads, or the scheduler.
 extern __thread Thread* current __attribute__((tls_model("initial-exec")));
 
-// ------------------------------------------------------------------ schedule
 void run_grid();
 void run_whole_blocks(Block&);   // all blocks of a kernel that runs them so, perhaps over several cores
 void run_whole(Block&, uint64_t linear);
@@ -407,7 +402,6 @@ void remember_meeting(Thread*);
 bool jumped_over(const Thread&, Met);
 laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone);
 
-// ------------------------------------------------------------------ clusters
 constexpr uint32_t PORTABLE_CLUSTER = 8;
 struct Member { uint32_t arrivals = 0, waits = 0, interval = 0, clock = 0; };        // a thread, and what its arrival covers
 struct Cluster {                 // blocks that run together, their shared memory side by side
@@ -430,7 +424,6 @@ void take_over_shared(Block&), put_shared_away(Block&);       // the regions of 
 Block* peer_at(const void*);     // whose shared memory this is: another block's of the same cluster; else null
 Found find_in_peer(Block& owner, uintptr_t address, size_t size, int action, const void* pc);
 
-// ------------------------------------------------------------------ what packs add
 // Set as the runtime is loaded; null where the pack is not there.
 struct Seams {
     void (*map_heap)();                          // before a traced launch of host code: the memory that it works on
@@ -446,7 +439,6 @@ struct Seams {
 extern Seams seams;
 extern std::recursive_mutex one_at_a_time;       // Python, and host code, may launch from several threads
 
-// ------------------------------------------------------------------ memory
 constexpr size_t SLOT = 1 << 20;         // device arrays begin in slots of their own
 inline size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 constexpr size_t SHARED_SPAN = 2 << 20;  // a block's shared memory with its red zones
@@ -474,7 +466,6 @@ Cell* cells_of(Region&);
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps = false);        // of a struct that is read whole
 void refine(Region&);            // from 4 bytes a cell to one
 
-// ------------------------------------------------------------------ trace and sanitize
 // Steps that are synchronisations, of lanes of the warp or of the block: three words, the lanes and the site after it.
 constexpr uint32_t MEETING = 0xffffffffu, BLOCK_MEETING = 0xfffffffeu, MEETING_WORDS = 3;
 inline bool is_meeting(uint32_t step) { return step >= BLOCK_MEETING; }
@@ -507,7 +498,6 @@ void acquire_at(uintptr_t address, bool of_block = true);        // what was rel
 void release_at(uintptr_t address, bool of_block = true);
 void release_for(const Block&, uintptr_t address, uint64_t who, uint32_t clock);     // what a copy wrote that `who` issued
 
-// ------------------------------------------------------------------ limit
 double now();                    // seconds
 void start_watching();
 bool to_be_watched(uint64_t block);
@@ -519,7 +509,6 @@ void check_limit(const Thread*); // or fails: the time of all launches is over
 void perhaps_waits(Thread*);     // it looks at memory that others may change
 void pass_unwatched(Thread*, uintptr_t address, size_t size, int action, bool is_volatile);
 
-// ------------------------------------------------------------------ record
 void start_recording();
 void record_access(const Log&, const Access&, size_t size, bool writes);
 void record_values();            // after the stores that were announced
@@ -535,7 +524,6 @@ void put_down(const Block&, uint32_t thread, int what, const void* barrier, uint
 template <class... T> inline void note(const T&... moment) { if (has_timeline()) put_down(moment...); }
 void record_end();               // of a launch that fails: what the warp has logged so far
 
-// ------------------------------------------------------------------ errors
 laptop_error make_error(const char* kind, const char* reason, const void* pc, int action);
 laptop_error error_of(const char* kind, const char* reason, const Thread* t, uint32_t place, int action = 3);
 void add_other(laptop_error&, const laptop_party&);

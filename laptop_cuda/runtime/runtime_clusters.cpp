@@ -11,7 +11,6 @@
 
 namespace laptop {
 
-// ------------------------------------------------------------------ which blocks
 void ask_for_cluster(const uint32_t (&size)[3]) {
     uint64_t all = (uint64_t)size[0] * size[1] * size[2];
     uint32_t most = run->launch->cluster_limit ? run->launch->cluster_limit : PORTABLE_CLUSTER;
@@ -83,7 +82,6 @@ unsigned in_cluster(int which, int axis) {
 unsigned rank_in_cluster() { return current ? current->warp->block->rank : 0; }
 unsigned cluster_size() { return current ? run->cluster_size : 1; }
 
-// ------------------------------------------------------------------ the barrier
 Member& member(const Thread& t) {
     const Block& b = *t.warp->block;
     return b.cluster->members[b.rank * run->n_threads + t.index];
@@ -169,7 +167,6 @@ void cluster_wait(const void* site) {
     unsettle();
 }
 
-// ------------------------------------------------------------------ each other's shared memory
 Block* peer_at(const void* p) {
     Block& b = *current->warp->block;
     if (!run->clustered) return nullptr;

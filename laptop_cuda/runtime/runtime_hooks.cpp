@@ -204,7 +204,6 @@ void memory_fence(bool whole_device) {
     if (current) fence(whole_device);
 }
 
-// ------------------------------------------------------------------ steps
 // `frame`: of the function that stepped. Compilers without no_sanitize_coverage call for the headers' functions too,
 // which are not the kernel's own body, wherever the linker has put them.
 __attribute__((noinline)) static void full_step(Thread* t, const void* pc, const void* frame) {
@@ -234,7 +233,6 @@ static inline void step(Thread* t, const void* pc, const void* frame) {
     ++t->steps;
 }
 
-// ------------------------------------------------------------------ what UBSan tells of the source
 struct SourceLocation { const char* file; uint32_t line, column; };
 struct TypeDescriptor { uint16_t kind, info; char name[1]; };
 struct OutOfBoundsData { SourceLocation where; TypeDescriptor* array; TypeDescriptor* index; };

@@ -20,7 +20,6 @@ uintptr_t heap_base = 0;
 size_t heap_used = 0;
 std::recursive_mutex one_at_a_time;
 
-// ------------------------------------------------------------------ errors
 laptop_error error_of(const char* kind, const char* reason, const Thread* t, uint32_t place, int action) {
     laptop_error e = {};
     e.kind = kind;
@@ -126,7 +125,6 @@ void host_prints(const char* format, const char* const* strings, size_t n, const
     if (seams.host_prints) seams.host_prints(format, strings, n, site);
 }
 
-// ------------------------------------------------------------------ is this a launch at all?
 laptop_error bad_launch(const char* reason, int64_t value) {
     laptop_error e = error_of("bad launch", reason, nullptr, 0);
     e.offset = value;
@@ -151,7 +149,6 @@ laptop_error refused(const laptop_launch& l) {
     return {};
 }
 
-// ------------------------------------------------------------------ the launch
 static int level = 0;            // 1, and one more for each launch that waits for its children
 
 static void execute(const laptop_launch& l) {

@@ -25,7 +25,6 @@ void* reserve(size_t bytes, bool usable) {
     return p;
 }
 
-// ------------------------------------------------------------------ arrays
 static void map_in_place() {
     const laptop_launch& l = *run->launch;
     for (int i = 0; i < l.n_args; ++i) {
@@ -242,7 +241,6 @@ void refine(Region& r) {
     r.grain = 1;
 }
 
-// ------------------------------------------------------------------ shared memory
 struct Placing {                 // blocks on several cores share the list of arrays
     Busy busy;
     std::unique_lock<std::mutex> lock;
@@ -375,7 +373,7 @@ void* shared_pointer(uint32_t address) {
     return of_cluster ? current->warp->block->cluster->shared + (address - 2 * SHARED_SPAN) : (void*)(uintptr_t)address;
 }
 
-// ------------------------------------------------------------------ __device__ and __constant__ variables
+// __device__ and __constant__ variables
 // As C++ spells T::T(const T&), T::T(T&&) and the two of operator=: "...C1ERKS0_", "...aSEOS_".
 static bool is_copier(const std::string& name) {
     size_t last = name.size() - 1, at = name.rfind('S');
@@ -465,7 +463,6 @@ static Region* module_region(Symbol& s) {
     return &s.region;
 }
 
-// ------------------------------------------------------------------ address -> object
 static void out_of_bounds(const char* reason, int memory, int64_t offset, size_t size, int action, const void* pc) {
     laptop_error e = make_error("out of bounds", reason, pc, action);
     e.memory = memory;

@@ -6,7 +6,6 @@
 
 namespace laptop {
 
-// ------------------------------------------------------------------ phases
 void await_phase(const void* barrier, const void* site) {
     Thread* t = current;
     if (!t) return;
@@ -30,7 +29,6 @@ static void phase_over(const void* barrier) {
     }
 }
 
-// ------------------------------------------------------------------ a part of the block
 void partial_barrier(uint32_t key, unsigned threads, const void* site, bool waits) {
     Thread* t = current;
     if (!t) return;
@@ -57,7 +55,6 @@ void show(const void* value) {
 }
 const void* shown_by(unsigned thread) { return current->warp->block->threads[thread].shown; }
 
-// ------------------------------------------------------------------ asynchronous copies
 void async_copy(void* to, const void* from, size_t bytes, const void* site, const void* barrier, size_t unread) {
     Thread* t = current;
     if (!t || !t->log) return;

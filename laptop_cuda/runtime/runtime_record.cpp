@@ -8,7 +8,6 @@
 
 namespace laptop {
 
-// ------------------------------------------------------------------ values
 // A store is announced before it happens: its value is fetched at the thread's next step. The pieces of one store
 // of many bytes are announced together, from one place in the code.
 struct Announced { uintptr_t address; uint32_t size, pc; Recorded* recorded; };
@@ -44,7 +43,6 @@ void record_access(const Log& log, const Access& a, size_t size, bool writes) {
     values_wanted = true;
 }
 
-// ------------------------------------------------------------------ which blocks
 static bool in_recorded_block(const Block& b) {
     const laptop_launch& l = *run->launch;
     return !l.record_blocks || std::binary_search(l.record_blocks, l.record_blocks + l.n_record_blocks, b.linear);
@@ -62,7 +60,6 @@ bool nothing_left_to_record(uint64_t block) {
     return l.record_blocks && (!l.n_record_blocks || block > l.record_blocks[l.n_record_blocks - 1]);
 }
 
-// ------------------------------------------------------------------ requests and steps
 static bool watched(const laptop_event& e) {
     const laptop_launch& l = *run->launch;
     return l.watch_array < 0 || (e.memory == l.watch_array && e.offset < (int64_t)l.watch_high &&

@@ -17,7 +17,6 @@ static inline bool acquired(const Thread* t, uint64_t mark, uint32_t block) {
     return any_fence ? learnt(t, mark, block) : !follows;
 }
 
-// ------------------------------------------------------------------ order
 static bool unordered_within(uint64_t mark, const Thread* t) {       // its block and interval
     uint32_t other = thread_of(mark);
     if (other == t->index) return false;
@@ -63,7 +62,6 @@ void warp_ordered(Warp& w, unsigned lanes) {
     if (any_fence) share_what_was_learnt(w, lanes);
 }
 
-// ------------------------------------------------------------------ races
 struct Suspicion {               // a store that conflicts; an error only if it changes the value
     uintptr_t address;
     size_t size;
@@ -251,7 +249,6 @@ static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) 
     }
 }
 
-// ------------------------------------------------------------------ what is settled by a read
 SettledNow settled;
 
 // How far it can be said that what holds for the thread that looks holds for others too.
@@ -359,7 +356,6 @@ void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile
     }
 }
 
-// ------------------------------------------------------------------ uninitialised reads
 // Not an error yet: if another writes the place before the next barrier, it is a race, whoever came first here.
 struct Unwritten {
     laptop_error error;
@@ -424,7 +420,6 @@ bool init_check(Found f, uintptr_t address, size_t size, int action, const void*
     return false;
 }
 
-// ------------------------------------------------------------------ the quick way
 // A plain load or store of 4 bytes, shared or of an array. False: nothing was done, as marks may not be enough.
 template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t address, const void* pc) {
     Block& b = *t->warp->block;
@@ -507,7 +502,6 @@ void end_sanitizing() {
     if (!unwritten.empty()) fail(unwritten[0].error);
 }
 
-// ------------------------------------------------------------------ a launch that waits for its children
 struct Watched {
     std::vector<Unwritten> read_unwritten;
     std::vector<Optimist> trusted;

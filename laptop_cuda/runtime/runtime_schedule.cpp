@@ -36,7 +36,6 @@ laptop_party party_of(uint32_t block, uint32_t thread, uint32_t pc, int action) 
 }
 laptop_party party(const Thread* t, uint32_t pc, int action) { return party_of(t->warp->block->linear, t->index, pc, action); }
 
-// ------------------------------------------------------------------ who has gone past
 uint32_t place_in_kernel(const Thread* t, const void* pc) { return code_offset(pc_in_kernel(t, pc)); }
 
 void left_early() {
@@ -89,7 +88,6 @@ laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* go
     return e;
 }
 
-// ------------------------------------------------------------------ waiting
 static int pick(unsigned ready) {
     if (run->launch->order == LAPTOP_REVERSE) return 31 - __builtin_clz(ready);
     if (run->launch->order != LAPTOP_SEEDED) return __builtin_ctz(ready);
@@ -136,7 +134,6 @@ void wake(Thread* t) {
     t->warp->ready |= 1u << t->lane;
 }
 
-// ------------------------------------------------------------------ block and grid barriers
 static void open_barrier(Block& b) {
     uint32_t pc = 0;
     Thread* first = nullptr;
@@ -214,7 +211,6 @@ void grid_barrier(const void* site) {
     if (t->log) log_meeting(t, t->converged, true);
 }
 
-// ------------------------------------------------------------------ the life of a thread
 static void end_thread(Thread* t) {
     if (pending) resolve_pending();
     if (values_wanted) record_values();
@@ -311,7 +307,6 @@ static void run_warp(Warp& w) {
     }
 }
 
-// ------------------------------------------------------------------ the life of a block
 static void make_block(Block& b) {
     b.threads.resize(run->n_threads);
     b.warps.resize((run->n_threads + run->warp_size - 1) / run->warp_size);
@@ -496,7 +491,6 @@ static bool run_block(Block& b) {
     return true;
 }
 
-// ------------------------------------------------------------------ a kernel that runs a whole block at once
 static std::unordered_set<void (*)(void**)> with_loops;   // of those that are always the same kernel
 
 // The first thread that asks ends here: the launch starts again.
@@ -550,7 +544,6 @@ static void run_wholes() {
     resume(&whole);
 }
 
-// ------------------------------------------------------------------ blocks that wait for the grid
 // A stack for each of their threads would be too many: what its threads have on their stacks is kept elsewhere, and the
 // next block takes the stacks. Each thread goes on at the addresses where it was.
 static void put_away(Block& b) {
@@ -607,7 +600,6 @@ static bool go_round(std::vector<Block*>& suspended) {
     return moved;
 }
 
-// ------------------------------------------------------------------ clusters
 // The next cluster starts when this one has ended, or waits for others in a loop or at the grid's barrier.
 static void run_clusters() {
     uint64_t next = 0, count = run->n_blocks / run->cluster_size;

@@ -14,7 +14,6 @@
 
 namespace laptop {
 
-// ------------------------------------------------------------------ one request
 struct Request {
     uint32_t pc, size, lanes;
     int operation;
@@ -241,7 +240,6 @@ static void count(const Request& r, const Warp& w) {
     if (w.block->linear == 0 && run->requests.size() < 4096) keep_for_picture(r, w, memory);
 }
 
-// ------------------------------------------------------------------ merging
 // The next accesses of some lanes, packed.
 struct Cursors {
     const Access* next[32];

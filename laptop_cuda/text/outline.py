@@ -108,8 +108,6 @@ class _Reader:
         result.conditions.append(tuple(tuple(c) for c in self.conditions if c))
         return index, function
 
-    # ---- the preprocessor
-
     def directive(self, position: int, token: Token) -> bool:
         """Follows a directive; whether its token is kept."""
         words = re.sub(r"\\\r?\n", " ", token.text)[1:].split(None, 1) or [""]
@@ -148,8 +146,6 @@ class _Reader:
         if self.dead == 1:
             self.scopes, self.head, self.parens = before
         self.dead = max(self.dead - 1, 0)
-
-    # ---- brackets
 
     def open(self, index: int, function: Function | None) -> None:
         if self.parens:                # a lambda or a braced value inside an argument list

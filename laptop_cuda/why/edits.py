@@ -177,7 +177,6 @@ class _Of:
         in_list = self.declares and self.text(i - 1) in ("float", "int")
         return not assigned and not in_list and (name not in n.rows or self.text(i + 1) == "[")
 
-    # ---- the extent of an operand
     def match(self, i: int) -> int:
         depth = 0
         for j in range(i, len(self.tokens)):

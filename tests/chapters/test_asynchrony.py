@@ -72,7 +72,6 @@ def test_the_header_quotes_what_is_counted():
     assert counted == told and counted[-1][0] == counted[-3][0]
 
 
-# ---- one line less, or another one
 PLAIN = [   # rung, what becomes what, the kind of error and its words when copies are late
     (1, "wait(&full, parity);", "", "race", "while a bulk copy into it is under way"),
     (1, "parity ^= 1;", "", "race", "while a bulk copy into it is under way"),
@@ -165,7 +164,6 @@ def test_the_compiler_spills_nothing_and_serializes_no_product(tmp_path):
         assert done.returncode == 0 and "spill" in done.stderr and "serialized" not in done.stderr, done.stderr
 
 
-# ---- the module's nouns
 @pytest.mark.parametrize("mode", [0, 32, 64, 128])
 def test_a_copy_puts_bytes_where_the_swizzle_says(mode):
     width = mode or 128

@@ -194,8 +194,6 @@ def test_the_solution_is_the_modules(id):
         assert difference is None, f"{case.label}: {difference}"
 
 
-# --- answers that are numbers or letters --------------------------------------------------------------------
-
 def tiles_that_fit(letter):
     tiles = dict(a=(32, 64), b=(64, 32), c=(64, 64), d=(128, 16), e=(192, 16))
     budget = 0.3 * fa.traffic(4096, 64, 1, 1, "standard")
@@ -291,8 +289,6 @@ def test_an_answer_is_what_the_modules_compute(id):
     assert HOLDS[id](find(id).answer)
 
 
-# --- what a table does not say ------------------------------------------------------------------------------
-
 def test_coordinates_of_several_axes():
     positions, axes = rand(5, 3), [0, 1, 2, 0]
     angles = reference("2.9")(positions, axes, rope_frequencies(8).float())
@@ -385,8 +381,6 @@ def test_the_entropy_of_a_chain_with_a_grammars_floor():
     want = float(-(p * p.log()).sum())
     assert math.isclose(reference("10.10")(p.expand(3, 3)), want, rel_tol=1e-9)
 
-
-# --- verdicts on work that is not the solution --------------------------------------------------------------
 
 def in_heads(body):
     return f"""def grouped_attention(q, k, v):

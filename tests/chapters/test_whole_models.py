@@ -141,8 +141,6 @@ def test_a_weight_that_is_not_a_number_is_named_at_the_first_token(llama, key, w
         next(model.stream([5, 6], 4))
 
 
-# --- texts --------------------------------------------------------------------------------------------------
-
 @pytest.fixture
 def speaker(llama):
     """The tiny Llama with a tokenizer of letters and the template of a chat."""
@@ -209,8 +207,6 @@ def test_the_chat_command(speaker, monkeypatch, capsys):
     assert out.count("model: ") == 2 and "an empty line ends the conversation" in out
     assert chat([str(speaker / "none")]) == 2 and "no such folder" in capsys.readouterr().out
 
-
-# --- folders that cannot be opened --------------------------------------------------------------------------
 
 def config(**changes):
     """Change config.json; None takes a key out."""

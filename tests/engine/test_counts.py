@@ -89,7 +89,6 @@ __global__ void square_block(const float* a, float* out) {
 }
 __global__ void in_place(float* x) { x[threadIdx.x] += 1.0f; }
 
-// ---- divergence
 __global__ void two_arms(const float* a, const float* b, float* out) {
     int i = threadIdx.x;
     float v;
@@ -173,7 +172,6 @@ __global__ void ragged_rows(const int* length, const float* a, float* out) {
     for (int k = 0; k < length[row]; ++k) sum += a[row * 8 + k];
     out[row] = sum;
 }
-// ---- shared memory
 __global__ void banks(float* out, int stride) {
     __shared__ float s[32 * 33];
     int t = threadIdx.x;
@@ -204,7 +202,6 @@ __global__ void dynamic(const float* in, float* out) {
     __syncthreads();
     out[threadIdx.x] = s[threadIdx.x * 2];
 }
-// ---- atomics
 __global__ void histogram(const int* value, int* bins, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) atomicAdd(&bins[value[i]], 1);

@@ -27,7 +27,6 @@ SOURCE = r"""
 #define CUDA_CHECK(call) do { cudaError_t err = call; if (err != cudaSuccess) { fprintf(stderr, "%s\n", cudaGetErrorString(err)); exit(1); } } while (0)
 #define cdiv(a, b) (((a) + (b) - 1) / (b))
 
-// ---- vectors by cast
 __global__ void macro_float4(float* a, float* b, float* c, int N) {
     int idx = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
     if (idx < N) {
@@ -85,7 +84,6 @@ __global__ void packed_residual(__nv_bfloat16* out, const __nv_bfloat16* inp1, c
     for (int k = 0; k < packed_inp1.size; k++) packed_out[k] = (__nv_bfloat16)((float)packed_inp1[k] + (float)packed_inp2[k]);
     store128(out + idx, packed_out);
 }
-// ---- shared memory, the templated way
 template <class T> struct SharedMemory {
     __device__ inline operator T*() { extern __shared__ int __smem[]; return (T*)__smem; }
     __device__ inline operator const T*() const { extern __shared__ int __smem[]; return (T*)__smem; }

@@ -44,7 +44,6 @@ __global__ void __launch_bounds__(96) add(const float* x, float* y) {
 """
 # One kernel of two basic blocks, a loop and its padding, in the form that nvdisasm 13.2 writes for sm_90.
 SASS = """
-//--------------------- .text._Z1kPf --------------------------
 	.section	.text._Z1kPf,"ax",@progbits
 .text._Z1kPf:
 	//## File "/somewhere/source.cu", line 3
@@ -78,7 +77,6 @@ $__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath:
 """
 
 
-# ---- the texts of the tools
 def test_the_disassembler_s_text_is_read():
     code = machine_code.read(SASS, "_Z1kPf")
     assert ([i.kind for i in code.instructions] == ["constant load", "move", "warp", "global load",
@@ -122,7 +120,6 @@ def test_the_assembler_s_report_is_read(tmp_path):
                                  tmp_path) is None)
 
 
-# ---- how often lines were executed
 def test_executions_per_line_are_exact(module):
     x, y = np.ones(64, np.float32), np.zeros(64, np.float32)
     with cuda.profile() as report:
@@ -153,7 +150,6 @@ def test_executions_of_a_diverged_warp_are_those_of_its_paths():
     assert found[8] == (31, 31 * 32 // 2)                    # 31 rounds, one lane fewer in each
 
 
-# ---- a compiler
 def test_a_dict_in_code_and_tables_in_a_notebook(module, with_nvcc):
     found = cuda.inspect(module["tile<64>"], arch="sm_90", block=128)
     assert 8 <= found["registers"] <= 64 and found["static_shared"] == 256 and found["spill_stores"] == 0
@@ -238,7 +234,6 @@ def test_spills_are_found(with_nvcc):
             and found["stack"] > 0)
 
 
-# ---- the bound
 CARD = {"name": "a card", "arch": "sm_90", "multiprocessors": 100, "clock_ghz": 1.0, "fp32_lanes": 128,
         "tensor_tflops": 100, "memory_gb_per_s": 1000}
 
@@ -271,7 +266,7 @@ def test_a_bound_says_what_it_lacks(module):
         roofline.bound(CARD, {"arch": "sm_90a"}, None)
 
 
-# ---- bad input: one line each
+# Bad input: one line each.
 def test_counts_of_narrow_warps_are_not_mixed_with_a_card(module):
     with cuda.profile(machine=cuda.Machine(warp_size=16)) as report:
         module.add[1, 64](np.zeros(64, np.float32), np.zeros(64, np.float32))
@@ -318,7 +313,6 @@ def test_without_a_disassembler_the_rest_is_shown(module, with_nvcc, monkeypatch
     assert found["registers"] and "instructions" not in found and 'pip install ".[inside]"' in str(found)
 
 
-# ---- the command
 @pytest.mark.slow
 def test_the_command_shows_every_kernel_of_a_file(tmp_path, capsys, with_nvcc):
     file = tmp_path / "prog.cu"
@@ -352,7 +346,6 @@ def test_instances_that_host_code_launches_are_found(module):
     assert inspect_command._kernels(Module) == ["add", "tile<64>", "tile<32>"]
 
 
-# ---- every kernel of the course
 @pytest.mark.slow
 def test_the_machine_code_of_every_kernel_is_read(with_disassembler):
     """Each instance that a card would launch: its registers, and every instruction of a known kind."""

@@ -18,13 +18,11 @@ SOURCE = r"""
 #include <float.h>
 #include <assert.h>
 
-// ---- shapes of grids and blocks
 __global__ void where_am_i(int* out) {
     int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     out[block * blockDim.x * blockDim.y * blockDim.z + thread] = block * 1000 + thread;
 }
-// ---- functions
 
 typedef float (*Op)(float, float);
 __device__ float plus_op(float a, float b) { return a + b; }
@@ -50,7 +48,6 @@ __global__ void struct_in_registers(const float* x, float* y, float a) {
     Affine f{a, 1.0f};
     y[threadIdx.x] = f(x[threadIdx.x]);
 }
-// ---- variables
 __global__ void static_and_dynamic(const float* x, float* y) {
     __shared__ int order[32], first;
     extern __shared__ unsigned char raw[];
@@ -76,7 +73,6 @@ __global__ void pointers_in_shared(const float* a, const float* b, float* y) {
     __syncthreads();
     y[blockIdx.x * 32 + threadIdx.x] = source[threadIdx.x];
 }
-// ---- control flow
 __global__ void goto_and_do(int* y) {
     int t = threadIdx.x, n = 0;
     do {
@@ -86,7 +82,6 @@ __global__ void goto_and_do(int* y) {
 done:
     y[t] = n;
 }
-// ---- atomics
 __global__ void atomics_int(int* a) {
     int t = threadIdx.x;
     atomicAdd(&a[0], t); atomicSub(&a[1], t); atomicMax(&a[2], t); atomicMin(&a[3], -t);
@@ -109,7 +104,6 @@ __device__ float atomic_max_float(float* p, float v) {
     return __int_as_float(old);
 }
 __global__ void cas_loop(const float* x, float* y) { atomic_max_float(y, x[threadIdx.x]); }
-// ---- warps
 __global__ void shuffles(const int* x, int* y) {
     int t = threadIdx.x, v = x[t];
     y[t] = __shfl_sync(0xffffffff, v, 5);
@@ -141,7 +135,6 @@ __global__ void block_votes(const int* x, int* y) {
     int count = __syncthreads_count(x[t] > 50), any = __syncthreads_or(x[t] == 99), all = __syncthreads_and(x[t] >= 0);
     if (t == 0) y[0] = count, y[1] = any, y[2] = all;
 }
-// ---- mathematics and bits
 __global__ void functions(const float* x, float* y) {
     float v = x[threadIdx.x];
     float* o = y + threadIdx.x * 16;
@@ -167,7 +160,6 @@ __global__ void read_only(const float* __restrict__ x, const float4* __restrict_
     float4 w = __ldg(&v[threadIdx.x]);
     y[threadIdx.x] = __ldg(x + threadIdx.x) + w.y;
 }
-// ---- text and assertions
 __global__ void talk(const int* x) {
     if (threadIdx.x % 16 == 3) printf("thread %d of block %d has %d and %.2f\n", threadIdx.x, blockIdx.x, x[threadIdx.x], 0.5);
 }
@@ -178,7 +170,6 @@ __global__ void divergent_talk(const int* x, int* y) {
     y[threadIdx.x] = sum;
 }
 __global__ void claims(const int* x) { assert(x[threadIdx.x] < 20); }
-// ---- launches from host code
 __global__ void add_one(float* x, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) x[i] += 1.0f;
@@ -321,7 +312,6 @@ def test_a_failed_assert_is_an_error(mod, order):
         mod.claims[1, 32](LANES)
 
 
-# ---------------------------------------------------------------------------- what is not supported
 UNSUPPORTED = {
     "a header that does not exist": ("#include <nothing_of_the_sort.h>\n__global__ void k(float* y) { y[0] = 0; }", "nothing_of_the_sort.h"),
     "a kernel called as a function": ("__global__ void a(int* y) { y[0] = 1; }\nvoid f(int* y) { a(y); }", "<<<"),

@@ -362,7 +362,7 @@ def test_a_block_of_many_atomics_is_not_cut_short_and_one_that_waits_gets_an_ans
     assert x.tolist() == [5, 5]
 
 
-# ---- threads that add up side by side (`regions/packs.py`)
+# Threads that add up side by side (`regions/packs.py`).
 PACK_HEAD = """
 #define TILE 8
 #define AT(i, j) ((i) * TILE + (j))

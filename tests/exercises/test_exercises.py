@@ -78,8 +78,6 @@ def each(request):
     return Work(request.param)
 
 
-# --- every exercise ---------------------------------------------------------------------------------------
-
 def test_stub_is_not_attempted(each):
     ex = each.ex
     assert evaluate(ex, ex.stub).status == NOT_ATTEMPTED
@@ -250,8 +248,6 @@ def test_cases_are_the_same_for_a_seed_and_others_for_another(each):
         assert core.request(each.ex, each.cases, 3).seed not in (0, 3), "a run could tell all cases from it"
 
 
-# --- mutation ---------------------------------------------------------------------------------------------
-
 MUTANTS, CUDA_MUTANTS = 40, 12
 
 
@@ -361,8 +357,6 @@ def cuda_mutants(source):
                 yield f"line {line}: {match[0]!r} -> {text!r}", source[:match.start()] + text + source[
                     match.end():]
 
-
-# --- the framework ----------------------------------------------------------------------------------------
 
 def softmax_cases(rng):
     for n, d in [(2, 3), (1, 1), (5, 8), (7, 33)]:
@@ -553,8 +547,6 @@ def test_a_forged_picture_is_harmless():
     assert "<script" not in picture(Outcome(counts={"picture": forged}))
 
 
-# --- marks ------------------------------------------------------------------------------------------------
-
 @pytest.fixture
 def at_home(monkeypatch, tmp_path):
     """As if a person sat there, with a file of marks of their own."""
@@ -638,8 +630,6 @@ def test_hints_come_one_by_one(at_home, capsys):
     assert ex.solution.strip() in capsys.readouterr().out and marks.read()["0.1"]["revealed"]
 
 
-# --- in a real kernel -------------------------------------------------------------------------------------
-
 def run_cells(tmp_path, *sources):
     """What each cell after the imports gives."""
     book = new_notebook(cells=[new_code_cell("import torch\nfrom course_lib.exercises import *"),
@@ -706,8 +696,6 @@ def test_a_typed_answer(tmp_path):
     assert results[2] == ["8\n"]
 
 
-# --- whole notebooks --------------------------------------------------------------------------------------
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", chapter_notebooks(), ids=lambda p: p.stem)
 def test_notebook_solved_passes_every_check(path, tmp_path):
@@ -727,8 +715,6 @@ def test_notebook_answered_by_misconceptions_has_no_traceback(path, tmp_path):
     errors = [sum(o.output_type == "error" for o in cell.get("outputs", [])) for cell in book.cells]
     assert errors == [sum(o.output_type == "error" for o in c.get("outputs", [])) for c in shipped.cells]
 
-
-# --- what a mark rests on ---------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("want", [float("inf"), -float("inf")])
 def test_within_any_tolerance_of_infinity_only_infinity_is_right(want):

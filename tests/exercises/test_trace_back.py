@@ -93,9 +93,6 @@ def test_nothing_of_the_solution_is_shown(mean, monkeypatch):
     assert "3.0f" not in str(why("0.91")) and "3.0f" not in why("0.91")._repr_html_()
 
 
-# ---- how often
-
-
 def changed_lines(right: str, wrong: str) -> set[int]:
     """Lines of the wrong text that are not in the right one; for lines that it lacks, their neighbours."""
     found = set()

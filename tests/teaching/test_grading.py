@@ -47,8 +47,6 @@ def of(rows: list[dict], student: str) -> dict[str, dict]:
     return {row["exercise"]: row for row in rows if row["student"] == student}
 
 
-# --- whose work is it -------------------------------------------------------------------------------------
-
 @pytest.mark.parametrize("path, student, chapter", [
     ("alice/03_gqa.ipynb", "alice", "gqa"),
     ("03_gqa_alice.ipynb", "alice", "gqa"),
@@ -146,8 +144,6 @@ def test_the_cells_say_what_they_answer_and_the_last_of_two_counts(tmp_path):
     assert found.chapter == "attention" and set(found.cells) == {"1.91", "1.94"}
     assert "sum(-1" in found.cells["1.91"] and "the last one" in found.notes[0]
 
-
-# --- marks ------------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory):

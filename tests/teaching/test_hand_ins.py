@@ -26,8 +26,6 @@ def students(folder: Path, **options) -> list[tuple[str, str, bool]]:
     return [(s.student, s.chapter, bool(s.problem)) for s in collect(folder, **options)]
 
 
-# --- whose work -------------------------------------------------------------------------------------------
-
 WORK = "01_attention.ipynb"
 CAROL = "Carol Ng_{}_assignsubmission_file_{} {}.ipynb"
 
@@ -140,8 +138,6 @@ def test_two_lines_of_a_roster_that_fit_are_none():
     assert roster.find(Person("ann lee")) is None and roster.find(Person("x", "2"))["id"] == "2"
 
 
-# --- the table --------------------------------------------------------------------------------------------
-
 def test_a_file_that_cannot_be_read_raises_nobodys_share(tmp_path):
     put(tmp_path / "erin" / "01_attention.ipynb", "{broken")
     put(tmp_path / "finn" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nx = 1"))
@@ -176,8 +172,6 @@ def test_no_number_is_too_long_to_compare():
                          source=long)]
     flag_copies(marks)
 
-
-# --- bounds -----------------------------------------------------------------------------------------------
 
 def within(seconds: float, call):
     begin = time.monotonic()

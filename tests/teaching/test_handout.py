@@ -278,8 +278,6 @@ def test_a_handout_goes_neither_into_the_course_nor_over_other_files(capsys, tmp
             and "no chapter 'nothing'" in said)
 
 
-# --- nbgrader ---------------------------------------------------------------------------------------------
-
 def cleared(text: str) -> str:
     """What nbgrader's ClearSolutions leaves, with our setting of an empty stub."""
     kept, inside = [], False

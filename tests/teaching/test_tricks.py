@@ -43,8 +43,6 @@ def test_a_trick_of_a_kernel_earns_nothing(sandbox, needs_engine, name):  # noqa
     assert time.monotonic() - begin < 60 and not strangers(sandbox)
 
 
-# --- the folder -------------------------------------------------------------------------------------------
-
 HOSTILE_NAMES = ["=HYPERLINK(\"http://x\",\"y\")", "<script>alert(1)</script>", "new\nline", "\u202egnp.exe",
                  "\x07bell", "-rf", "a" * 200, "ann;ben,\"cleo\"", "ＡＮＮ", "\ufeffann", "' or 1=1 --",
                  "%s%n", "CON", "name\twith\ttabs", "@SUM(A1)", "+1+1"]

@@ -43,9 +43,6 @@ def threads(numbers: list[int]) -> str:
     return f"{some} {found[0]} to {found[-1]}"
 
 
-# ---- what a launch costs, by line
-
-
 def place(step: dict) -> tuple:
     return step["line"], step["array"], step["kind"]
 

@@ -146,7 +146,6 @@ class _Case:
         access = side.traced(touch.launch).access(touch.row)
         return f"{access.line}: {access.text}"
 
-    # ---- an error of the sanitizer
     def of_error(self, error) -> Film:
         from laptop_cuda.replay import replay_launch
         from laptop_cuda.replay.recording import number
@@ -188,7 +187,6 @@ class _Case:
         theirs = "\n".join(said) or f"its thread does not touch {event['array']}"
         return "same element" if len(same) else "same thread", mine, theirs
 
-    # ---- right values
     def of_input(self) -> Film | None:
         """An input that the kernel changes."""
         from .parting import Parting, opened

@@ -122,9 +122,6 @@ def _is_class(exercise: Exercise) -> bool:
     return any(isinstance(n, ast.ClassDef) and n.name == exercise.name for n in ast.parse(exercise.stub).body)
 
 
-# --- judging ------------------------------------------------------------------------------------------------
-
-
 def judge(
     exercise: Exercise, cases: list[Case], run: Run, source: str, seed: int = 0, oracle: Oracle | None = None
 ) -> Verdict:

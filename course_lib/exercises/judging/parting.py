@@ -54,7 +54,6 @@ class Parting:
             return ours[0]
         return None
 
-    # ---- in words
     def message(self) -> str:
         found, mine = self.found, self.mine
         made = mine.name(found.store) if found.store else self.target
@@ -106,7 +105,6 @@ class Parting:
                 for (s, _), of in zip(sides, lanes))))
         return Beside(message, rows)
 
-    # ---- where the player opens
     def replay(self, beside: Beside):
         shown = opened(self.mine, self.here, self.theirs, self.there, beside.message)
         if self.found.what == "missing" and self.here.row is self.found.store.row:

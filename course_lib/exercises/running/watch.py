@@ -126,8 +126,7 @@ def _is_cells(place: str, filename: str) -> bool:
     return place == filename or place[:1] == "<" and not place.startswith(OURS)
 
 
-# --- the watch itself: it is up whenever the file's code, or what that calls outside torch, makes a call ----
-
+# The watch itself: it is up whenever the file's code, or what that calls outside torch, makes a call.
 @contextlib.contextmanager
 def _in_sight(used: set[str], filename: str):
     """Note a call that is made while torch's modes are off, by whichever of its many switches."""
@@ -159,8 +158,7 @@ def _near(frame, filename: str) -> bool:
     return place == filename or caller == filename and not place.startswith((TORCH, __file__))
 
 
-# --- threads and processes: torch's modes are per thread, so code in another one is not watched -------------
-
+# Threads and processes: torch's modes are per thread, so code in another one is not watched.
 STARTERS = [(_thread, "start_new_thread"), (threading, "_start_new_thread"), (subprocess, "_fork_exec"),
             *((os, name) for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system"))]
 

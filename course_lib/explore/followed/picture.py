@@ -60,7 +60,6 @@ class FollowNumber(Explorable):
             _weigh([number for number in row if number.stored > 0])
         return numbers
 
-    # ---- the picture
     def draw(self, step, at):
         key, row = int(at[0]), self.rows - 1 - int(at[1])
         canvas, number = Canvas(WIDE, TOP + HIGH * self.rows + 180), self.numbers()[row][key]
@@ -96,7 +95,7 @@ class FollowNumber(Explorable):
         canvas.rect(x, y, cell, HIGH, fill="accent", stroke="ink", thick=2, drag="at",
                     about=f"{self.row_name} {row}, {self.key_name} {key}")
 
-    # ---- the steps: each draws, and returns its sentences
+    # The steps: each draws, and returns its sentences.
     def weight(self, canvas, y, row, key, number):
         weight, kept = number.weight, number.stored
         canvas.text(14, y + 40, f"{weight:.4f}", size=34, bold=True)

@@ -97,8 +97,6 @@ def warm_up() -> None:
     runner.run(request, "def f(x):\n    return torch.softmax(x @ x.mT, -1) / 0 * 0")
 
 
-# --- the job's own process ----------------------------------------------------------------------------------
-
 def serve(job: dict, request: int, reply: int, output: int, say: int) -> None:
     """Build the walls, run the request, write one reply, end."""
     leave, write = os._exit, os.write
@@ -160,8 +158,6 @@ def carry_out(task: dict) -> bytes:
         failure = asdict(results.Failure("exception", f"the answer cannot be handed in: {error}"))
         return wire.pack({"outcomes": [], "failure": failure, "printed": ""})
 
-
-# --- watching over it ---------------------------------------------------------------------------------------
 
 def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
     """Wait for the job; stop it when it is told to, or takes too much; leave none of its processes."""

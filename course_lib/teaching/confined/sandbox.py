@@ -46,8 +46,6 @@ class Limits:
     reply_bytes: int = 64 << 20
 
 
-# --- the sandbox --------------------------------------------------------------------------------------------
-
 class Sandbox:
     """A warm process to run students' code in. Not shared between threads."""
 

@@ -24,8 +24,6 @@ class WallError(OSError):
     """A wall that was asked for could not be built."""
 
 
-# --- limits -------------------------------------------------------------------------------------------------
-
 def limit(seconds: int, memory: int, processes: int, file_bytes: int) -> None:
     """Processor time, address space on top of what is mapped now, processes of this user, size of a file."""
     def lower(what, value):
@@ -60,8 +58,6 @@ def tasks_of_user(uid: int) -> int:
     return count
 
 
-# --- another user -------------------------------------------------------------------------------------------
-
 CAP_DAC_READ_SEARCH = 2
 
 
@@ -89,8 +85,7 @@ def drop(uid: int, keep_search: bool) -> None:
         raise WallError(errno.EPERM, "still root")
 
 
-# --- what may be read: Landlock -----------------------------------------------------------------------------
-
+# What may be read: Landlock.
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = (1 << n for n in (0, 1, 2, 3, 14, 15))
 ALL_ACCESS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 FILE_ACCESS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
@@ -140,8 +135,7 @@ def no_new_privileges() -> None:
         raise WallError(ctypes.get_errno(), "no_new_privs")
 
 
-# --- what may be asked of the kernel: seccomp ---------------------------------------------------------------
-
+# What may be asked of the kernel: seccomp.
 # (x86-64, arm64). First the network; then other processes; then shared memory, owners and attributes of
 # files, which reach past a process; then what changes the machine.
 DENIED = {

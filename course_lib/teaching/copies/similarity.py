@@ -100,8 +100,6 @@ def _cpp(source: str) -> str:
     return " ".join(out)
 
 
-# --- solutions in other texts -------------------------------------------------------------------------------
-
 @lru_cache(maxsize=256)
 def lines_of(text: str) -> list[str]:
     """Lines of code with spacing and comments gone; empty ones left out."""

@@ -114,8 +114,6 @@ def _without_common_words(text: str) -> str:
     return text.strip() if len(kept) == len(words) else " ".join(kept)
 
 
-# --- a roster -----------------------------------------------------------------------------------------------
-
 @dataclass
 class Roster:
     """The students of a class, from a CSV file: `name`, and perhaps `id`, `email`, `login`, `group`.

@@ -105,8 +105,6 @@ def _too_large() -> str:
     return f"it is larger than {MAX_NOTEBOOK >> 20} MiB"
 
 
-# --- zip files ----------------------------------------------------------------------------------------------
-
 def _zipped(source, found: Found, depth: int = 0) -> Iterator[Found]:
     """The notebooks in one person's zip file, and in zip files in it."""
     folder = found.path.with_suffix("")

@@ -135,8 +135,6 @@ def _moment(when: float) -> str:
     return datetime.datetime.fromtimestamp(when).strftime("%Y-%m-%d %H:%M")
 
 
-# --- notebooks ----------------------------------------------------------------------------------------------
-
 def read(found: Found) -> list[Submission]:
     """A submission from a notebook's bytes, and one for each other chapter that it has exercises of."""
     first = _read(found)

@@ -95,8 +95,6 @@ def as_cell(path: Path) -> str:
                                           path.read_text())
 
 
-# --- in a handout -------------------------------------------------------------------------------------------
-
 def remaining(folder: Path, modules: list[str], exercises: list[Exercise]) -> list[Leak]:
     """Leaks in a handout, its package loaded in a process of its own, away from this one."""
     kernels = folder / "kernels"

@@ -182,8 +182,6 @@ def _wrong(exercise: Exercise, headline: str) -> Verdict:
     return verdict_on(exercise, WRONG, headline)
 
 
-# --- an instructor's own exercises --------------------------------------------------------------------------
-
 def load_private(folder: str | None) -> None:
     """Declare the exercises of every Python file in the folder, once."""
     if not folder:

@@ -81,8 +81,6 @@ def page_names(students) -> dict[str, str]:
     return names
 
 
-# --- the table ----------------------------------------------------------------------------------------------
-
 def write_table(results: Path, marks: list[Mark]) -> None:
     write_whole(results / "grades.csv", csv_text([COLUMNS, *(mark.row() for mark in marks)]))
 
@@ -102,8 +100,6 @@ def safe_cell(text: str) -> str:
 def printable(text: str) -> str:
     return re.sub(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]", "?", text)
 
-
-# --- JUnit --------------------------------------------------------------------------------------------------
 
 def _junit(marks: list[Mark]) -> str:
     root = ElementTree.Element("testsuites", name="grades")
@@ -127,8 +123,6 @@ def _junit(marks: list[Mark]) -> str:
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
-
-# --- pages --------------------------------------------------------------------------------------------------
 
 STYLE = """
 :root { color-scheme: light dark }

@@ -50,8 +50,6 @@ class Page:
         self.notebook.metadata["mystnb"] = {"execution_mode": "off"}
         return self.notebook
 
-    # --- what follows a cell ---
-
     def _after(self, cell) -> list:
         """The solution below an exercise's check, and links to files that a code cell shows or imports."""
         if cell.cell_type != "code":
@@ -67,8 +65,6 @@ class Page:
             return []
         links = ", ".join(f"[{name.removesuffix('/__init__.py')}](../{self.pages[name]})" for name in new)
         return [nbformat.v4.new_markdown_cell(f"*Read the file: {links}*")]
-
-    # --- outputs ---
 
     def _output(self, output):
         """A picture becomes an <img> with a real alt, a file beside the page."""

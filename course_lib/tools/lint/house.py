@@ -25,8 +25,6 @@ FLOORS = ({"laptop_cuda": 0} | dict.fromkeys(SHARED, 1) | {word: 2 + n for n, wo
              "__main__": 60})
 
 
-# --- imports ------------------------------------------------------------------------------------------------
-
 def sources() -> dict[str, Path]:
     """Dotted name -> file, for every module of the course and the engine."""
     found = {}
@@ -120,8 +118,6 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-# --- sizes --------------------------------------------------------------------------------------------------
-
 @dataclass
 class Count:
     """Lines of code of a folder, and how many of them check arguments."""
@@ -208,8 +204,6 @@ def entries() -> list[str]:
     return sorted(p.name for p in (ROOT / "course_lib").iterdir()
                   if not p.name.startswith((".", "__pycache__", "__init__")))
 
-
-# --- the report ---------------------------------------------------------------------------------------------
 
 def complaints() -> list[str]:
     """What does not hold and does not say why."""

@@ -76,7 +76,6 @@ void breaks_rule(const char* kind, const char* what, const void* site) {
     fail(e);
 }
 
-// ------------------------------------------------------------------ mbarrier
 static laptop_error misuse(const char* reason, const void* barrier, const void* site) {
     laptop_error e = make_error("misused barrier", reason, site, 5);
     if (run->traced) locate(e, here(), (uintptr_t)barrier, 8);
@@ -202,7 +201,6 @@ void await_the_others(const void* site) {
     a.polls = 0;
 }
 
-// ------------------------------------------------------------------ what the other proxy may see
 void proxy_fence() {
     if (!current || !is_checked()) return;
     Asynchronous& a = of(here());
@@ -264,7 +262,6 @@ static void written_by_copy(uintptr_t address, size_t bytes, const void* site) {
     }
 }
 
-// ------------------------------------------------------------------ bulk copies
 void no_longer_in_flight(Block& b, const void* name, bool source_only) {
     for (auto* all : {&b.in_flight, &b.in_flight_elsewhere}) {
         auto gone = [&](const InFlight& f) { return f.barrier == name && (f.source || !source_only); };
@@ -416,7 +413,6 @@ void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, uint32
     begin_copy(std::move(c), barrier ? target : source, {barrier ? source : target}, mask, site);
 }
 
-// ------------------------------------------------------------------ copies by a tensor map
 #define OF_TENSOR " (PTX, cp.async.bulk.tensor)."
 static const TensorMap& map_at(const void* p, int rank, const void* site) {
     const TensorMap& m = *(const TensorMap*)p;
@@ -511,7 +507,7 @@ void bulk_wait(uint32_t left, bool read) {
     note(here(), current->index, LAPTOP_COPIES_WAITED, nullptr, group, LAPTOP_SITE);
 }
 
-// ------------------------------------------------------------------ when nobody can go on, and at the end of a block
+// When nobody can go on, and at the end of a block.
 static void land_if(Block& b, bool (*wanted)(const Block&, const Copy&)) {
     Asynchronous& a = of(b);
     for (size_t i = 0; i < a.copies.size();) {

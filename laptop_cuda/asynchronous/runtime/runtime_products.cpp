@@ -58,7 +58,6 @@ static Warpgroup& mine() {
     fail(e);
 }
 
-// ------------------------------------------------------------------ elements
 static double decoded(uint32_t bits, int exponent, int mantissa, bool has_infinity) {
     int top = (1 << exponent) - 1, e = bits >> mantissa & top;
     uint32_t m = bits & ((1u << mantissa) - 1);
@@ -133,7 +132,6 @@ static std::vector<double> read_registers(const Product& p) {
     return found;
 }
 
-// ------------------------------------------------------------------ products
 static void add(const Form& form, uint32_t& sum, int half, bool adds, double dot) {
     if (form.d == 's') {
         double whole = dot + (adds ? (int32_t)sum : 0);

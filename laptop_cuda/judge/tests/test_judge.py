@@ -267,7 +267,7 @@ extern "C" void solve(const float* x, float* y, int rows, int cols) { two<<<rows
 TURNED = "np.zeros((2, rows), np.float32).T"
 
 
-# ---- ragged shapes: what the given tests have in common is kept
+# Ragged shapes: what the given tests have in common is kept.
 def changed(given: list[dict]) -> list[dict]:
     found = ragged(given)
     return [{n: v for n, v in sizes_of(values).items() if v != given[source][n]}

@@ -134,7 +134,6 @@ template <class T> struct sized { static constexpr unsigned value = sizeof(T); }
 template <> struct sized<void> { static constexpr unsigned value = 1; };
 }  // namespace laptop
 
-// ------------------------------------------------------------------ memory
 // Each is also a macro, which hands on the text of its arguments: that is how an array gets its name.
 #define LAPTOP_ALLOCATOR(name, for_host, more)                                                          \
     template <class T> LAPTOP_FN cudaError_t laptop_##name(const char* text, T** p, size_t bytes more) { \
@@ -270,7 +269,6 @@ template <class L> cudaError_t cudaMemPrefetchAsync(const void*, size_t, L, unsi
 template <class L> cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, L) { return cudaSuccess; }
 inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t = 0, unsigned = 4) { return cudaSuccess; }
 
-// ------------------------------------------------------------------ device and errors
 LAPTOP_FN cudaError_t cudaDeviceSynchronize() {
     laptop::await_children(LAPTOP_SITE);
     return laptop::waited();
@@ -322,7 +320,6 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
     return cudaSuccess;
 }
 
-// ------------------------------------------------------------------ streams and events
 namespace laptop {
 typedef std::chrono::steady_clock::time_point Time;
 inline bool is_of_device(const void* handle) { return handle == (void*)8; }     // of a stream or event that a kernel made
@@ -370,7 +367,6 @@ inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t
     return cudaSuccess;
 }
 
-// ------------------------------------------------------------------ functions
 template <class F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute of, int value) {
     if (of == cudaFuncAttributeNonPortableClusterSizeAllowed) laptop::asked().cluster_limit = value ? 16 : 8;
     return cudaSuccess;

@@ -87,7 +87,6 @@ template <class S> LAPTOP_QUIET uint4 next_four(S& s) {
     return x;
 }
 
-// ------------------------------------------------------------------ distributions
 LAPTOP_QUIET inline float uniform(uint32_t x) { return x * 0x1p-32f + 0x1p-33f; }                      // in (0, 1]
 LAPTOP_QUIET inline double uniform53(uint32_t x, uint32_t y) { return (x ^ (uint64_t)y << 21) * 0x1p-53 + 0x1p-54; }
 template <class S> LAPTOP_QUIET float2 two_normals(S& s) {                  // Box and Muller

@@ -113,7 +113,7 @@ void run_children(const laptop_launch& parent, Run& of, bool with_tail) {
     }
 }
 
-// ------------------------------------------------------------------ cudaDeviceSynchronize in a kernel
+// cudaDeviceSynchronize in a kernel
 // The children of the grid run while its fibers wait.
 void await_children(const void* site) {
     if (!current || children_of(*run).empty()) return;

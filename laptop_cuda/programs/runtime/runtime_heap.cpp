@@ -68,7 +68,7 @@ struct Pages {
     }
 };
 
-// ------------------------------------------------------------------ plain programs: shut while host code runs
+// Plain programs: shut while host code runs
 // Opening and shutting takes a call of the system for each allocation, and time for each page. So what is shut again
 // after the first launches, copies and synchronisations is so later only now and then, and up to a number of bytes.
 bool shuts_memory = false;
@@ -113,7 +113,6 @@ void host_goes_on(Event event) {
     for (Allocation& a : allocations) shut(a);
 }
 
-// ------------------------------------------------------------------ memory is asked for and given back
 static bool open_memory(Allocation& a) {
     Pages pages(a);
     if (mprotect(pages.low, pages.bytes, PROT_READ | PROT_WRITE) != 0) return false;

@@ -12,7 +12,7 @@
 
 namespace laptop {
 
-// ------------------------------------------------------------------ memory of the host that kernels may use
+// Memory of the host that kernels may use
 // What cudaHostRegister has opened to kernels, each start with its end. What they do there is let through: it has no
 // guards, and the host writes to it unseen.
 static std::map<uintptr_t, uintptr_t> registered;
@@ -42,7 +42,6 @@ bool is_registered(const void* p, size_t bytes) {
     return after != registered.begin() && (uintptr_t)p + bytes <= std::prev(after)->second;
 }
 
-// ------------------------------------------------------------------ device memory that host code touches
 const void* program_base = nullptr;
 static __thread int as_device __attribute__((tls_model("initial-exec"))) = 0;
 // A kernel that fails would not take its own away.
@@ -115,7 +114,6 @@ static const bool watches = (seams.is_registered = is_registered, seams.touched_
                              seams.host_prints = host_prints_strings, true);
 }  // namespace laptop
 
-// ------------------------------------------------------------------ the C library's functions
 // The linker puts these before them in a traced program: no hook sees them, and the library's copies call them.
 #define PC __builtin_return_address(0)
 static void host_moves(void* to, const void* from, size_t n, const void* pc) {

@@ -4,7 +4,6 @@
 
 namespace thrust::laptop_host {
 
-// ------------------------------------------------------------------ runs of equal keys
 template <class K, class I, class O, class E = equal_to<>, class F = plus<>>
 O inclusive_scan_by_key(K a, K b, I values, O to, E equal = E(), F f = F()) {
     if (a == b) return to;
@@ -51,7 +50,6 @@ template <class K, class I, class E = equal_to<>> pair<K, I> unique_by_key(K a, 
     return laptop_host::unique_by_key_copy(a, b, values, a, values, equal);
 }
 
-// ------------------------------------------------------------------ order
 template <class K, class I, class F = less<>> void stable_sort_by_key(K a, K b, I values, F f = F()) {
     std::vector<laptop_value<K>> keys(a, b);
     std::vector<laptop_value<I>> old(values, values + (b - a));
@@ -62,7 +60,7 @@ template <class K, class I, class F = less<>> void stable_sort_by_key(K a, K b, 
 }
 template <class... A> void sort_by_key(A... a) { laptop_host::stable_sort_by_key(a...); }
 
-// ------------------------------------------------------------------ sets: two sorted ranges of keys, each with values
+// Sets: two sorted ranges of keys, each with values.
 template <class F> auto laptop_keys(F f) {
     return [f](const auto& x, const auto& y) { return f(std::get<0>(x), std::get<0>(y)); };
 }

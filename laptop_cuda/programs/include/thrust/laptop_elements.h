@@ -14,7 +14,6 @@ template <class I> I laptop_done(I first, I last) { return laptop_wrote(first, l
         return laptop_done(to, std::name(a, b, to, more...));                          \
     }
 
-// ------------------------------------------------------------------ filling and copying
 template <class I, class T> void fill(I a, I b, const T& v) { std::fill(a, b, laptop_value<I>(v)), laptop_wrote(a, b); }
 template <class I, class N, class T> I fill_n(I a, N n, const T& v) { return laptop_host::fill(a, a + n, v), a + n; }
 template <class I, class T = laptop_value<I>, class S = T>
@@ -80,7 +79,6 @@ template <class I, class J> J swap_ranges(I a, I b, J c) {
     return c;
 }
 
-// ------------------------------------------------------------------ element by element
 template <class I, class F> I for_each(I a, I b, F f) {
     for (I at = a; at != b; ++at) f(*at);
     laptop_wrote_through(f);
@@ -113,7 +111,6 @@ template <class I, class O, class F = minus<>> O adjacent_difference(I a, I b, O
     return laptop_done(to, std::adjacent_difference(a, b, to, [f](const auto& now, const auto& before) { return f(now, before); }));
 }
 
-// ------------------------------------------------------------------ sums
 template <class I, class T = laptop_value<I>, class F = plus<>> T reduce(I a, I b, T v = T(), F f = F()) {
     for (; a != b; ++a) v = f(v, *a);
     return v;

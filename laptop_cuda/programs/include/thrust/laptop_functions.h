@@ -18,12 +18,10 @@ namespace thrust {
 using std::advance, std::distance, std::get, std::make_pair, std::make_tuple, std::pair, std::swap, std::tie,
       std::tuple, std::tuple_element, std::tuple_size;
 
-// ------------------------------------------------------------------ complex numbers
 using std::abs, std::acos, std::acosh, std::arg, std::asin, std::asinh, std::atan, std::atanh, std::complex,
       std::conj, std::cos, std::cosh, std::exp, std::log, std::log10, std::norm, std::polar, std::pow,
       std::proj, std::sin, std::sinh, std::sqrt, std::tan, std::tanh;
 
-// ------------------------------------------------------------------ random numbers
 namespace random {
 using std::discard_block_engine, std::linear_congruential_engine, std::minstd_rand, std::minstd_rand0,
       std::normal_distribution, std::ranlux24, std::ranlux24_base, std::ranlux48, std::ranlux48_base,
@@ -35,7 +33,6 @@ namespace experimental { using std::normal_distribution; }
 }  // namespace random
 using namespace random;
 
-// ------------------------------------------------------------------ errors
 namespace system {
 using std::error_code, std::generic_category, std::system_category, std::system_error;
 struct laptop_category : std::error_category {
@@ -50,7 +47,6 @@ inline const std::error_category& cuda_category() {
 using system::cuda_category, system::error_code, system::generic_category, system::system_category,
       system::system_error;
 
-// ------------------------------------------------------------------ function objects
 template <class A, class R> struct unary_function { typedef A argument_type; typedef R result_type; };
 template <class A, class B, class R>
 struct binary_function { typedef A first_argument_type; typedef B second_argument_type; typedef R result_type; };

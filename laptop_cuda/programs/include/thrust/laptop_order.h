@@ -15,7 +15,6 @@ template <class I, class F> I laptop_in_place(I a, I b, F f) {
     }
 }
 
-// ------------------------------------------------------------------ order
 template <class I, class F = less<>> void stable_sort(I a, I b, F f = F()) {
     laptop_in_place(a, b, [f](auto c, auto d) { return std::stable_sort(c, d, f), d; });
 }
@@ -33,7 +32,7 @@ template <class I, class O, class G> void shuffle_copy(I a, I b, O to, G&& rando
 }
 LAPTOP_AS_STD(is_sorted) LAPTOP_AS_STD(is_sorted_until)
 
-// ------------------------------------------------------------------ sets: two sorted ranges into one
+// Sets: two sorted ranges into one.
 #define LAPTOP_SETS(name)                                                                                 \
     template <class I, class J, class O, class F = less<>> O name(I a, I b, J c, J d, O to, F f = F()) {  \
         return laptop_done(to, std::name(a, b, c, d, to, f));                                             \
@@ -42,7 +41,6 @@ LAPTOP_SETS(merge) LAPTOP_SETS(set_union) LAPTOP_SETS(set_intersection) LAPTOP_S
 LAPTOP_SETS(set_symmetric_difference)
 #undef LAPTOP_SETS
 
-// ------------------------------------------------------------------ removing and dividing
 LAPTOP_AS_STD(unique) LAPTOP_AS_STD(remove) LAPTOP_FILLS_AS_STD(remove_copy)
 template <class I, class O, class F = equal_to<>> O unique_copy(I a, I b, O to, F f = F()) {
     O out = to;
@@ -87,7 +85,6 @@ template <class I, class F> I partition(I a, I b, F f) { return laptop_host::par
 template <class... A> auto stable_partition(A... a) { return laptop_host::partition(a...); }
 LAPTOP_AS_STD(is_partitioned) LAPTOP_AS_STD(partition_point)
 
-// ------------------------------------------------------------------ search
 LAPTOP_AS_STD(find) LAPTOP_AS_STD(find_if) LAPTOP_AS_STD(find_if_not) LAPTOP_AS_STD(min_element) LAPTOP_AS_STD(max_element)
 LAPTOP_AS_STD(equal) LAPTOP_AS_STD(mismatch) LAPTOP_AS_STD(all_of) LAPTOP_AS_STD(any_of) LAPTOP_AS_STD(none_of)
 LAPTOP_AS_STD(equal_range)

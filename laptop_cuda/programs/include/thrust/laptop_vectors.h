@@ -9,7 +9,6 @@
 
 namespace thrust {
 
-// ------------------------------------------------------------------ execution policies
 struct laptop_policy {
     template <class S> laptop_policy on(S) const { return {}; }
     template <class A> const laptop_policy& operator()(A&) const { return *this; }
@@ -23,7 +22,6 @@ static constexpr laptop_policy host, device, seq;
 namespace cuda { static constexpr laptop_policy par, par_nosync; }
 namespace omp { static constexpr laptop_policy par; }
 
-// ------------------------------------------------------------------ pointers
 // What an iterator can do that moves by `laptop_move(n)` and knows by `laptop_from` how far it is from another.
 template <class Self> struct laptop_walk {
     Self& operator+=(ptrdiff_t n) { return self().laptop_move(n), self(); }
@@ -105,7 +103,6 @@ template <class F> void laptop_wrote_through(const F& f) {
     }
 }
 
-// ------------------------------------------------------------------ containers
 template <class T> class device_vector;
 template <class T> class host_vector : public std::vector<T> {
 public:
