@@ -1,7 +1,6 @@
 """`python -m course_lib COMMAND ...`: every command of the course, each in its own module.
 
-A command is a function `(argv: list[str]) -> int | None` (its exit status), imported when asked for.
-"""
+A command is a function `(argv: list[str]) -> int | None` (its exit status), imported when asked for."""
 import sys
 from importlib import import_module
 

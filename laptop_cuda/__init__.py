@@ -7,8 +7,7 @@
     laptop_cuda.inspect(mod.flash, arch="sm_90")  # registers, occupancy, machine code: by nvcc, no card
 
 Arrays are NumPy's, or torch's tensors where torch is installed; CUDA tensors run on the GPU, from the same
-file. In a notebook, importing this defines the cell magic `%%cuda`.
-"""
+file. In a notebook, importing this defines the cell magic `%%cuda`."""
 from . import magic, packs
 from .arguments import ArgumentError
 from .arguments.pointers import pointers

@@ -2,8 +2,7 @@
 
     inspect [--arch sm_80,sm_90] [--kernel "name<64>"] [--block N] FILE.cu
                              registers, occupancy and machine code of its kernels; needs nvcc, no card
-    readings FOLDER          published kernels, from a checkout, counted beside what was read on a card
-"""
+    readings FOLDER          published kernels, from a checkout, counted beside what was read on a card"""
 import signal
 import sys
 

@@ -3,8 +3,7 @@
 A build has a folder of its own, `<cache>/cuda/<key>/`. The key covers the text, the flags, the compiler
 and every file of the engine; other files that the source includes are listed by the compiler's depfile and
 compared by content. A library gets its final name only when it is complete, under a lock, so two processes
-may build the same thing at once.
-"""
+may build the same thing at once."""
 import functools
 import json
 import os
@@ -64,8 +63,7 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
             beside: tuple[str, ...] = (), search: tuple[Path, ...] = (), warn: list[str] = []) -> Path:
     """Builds rewritten source. `folder` is where its includes are; `warn` asks for more warnings.
 
-    `name`, `original` and the names of the files `beside` it are for error messages.
-    """
+    `name`, `original` and the names of the files `beside` it are for error messages."""
     tool = compiler()
     include = [*(f"-I{p}" for p in search), *include_flags()] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include + warn

@@ -1,7 +1,6 @@
 """The same file on a GPU: nvcc compiles it unchanged, included into a generated source that adds the entries.
 
-A card is only reached through torch's CUDA tensors. `compile_check` compiles for cards without one.
-"""
+A card is only reached through torch's CUDA tensors. `compile_check` compiles for cards without one."""
 import ctypes
 import os
 import shutil
@@ -161,8 +160,7 @@ def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"
                   instances: tuple[str, ...] = ()) -> None:
     """Compiles the file with nvcc for each architecture, entries and the named `instances` included.
 
-    Raises CompileError. A template kernel without an instance is only parsed. What compiled is not again.
-    """
+    Raises CompileError. A template kernel without an instance is only parsed. What compiled is not again."""
     tool = nvcc()
     if tool is None:
         raise build.NoCompiler("nvcc was not found")

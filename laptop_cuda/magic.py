@@ -7,8 +7,7 @@
 A cell that does not compile, for whatever reason, binds the names of its kernels too, to objects that say so: no name ever means
 an earlier version of the cell. A program on top may give cells names (`name_cells`): a named cell that
 does not compile prints the error instead of raising it, so that the rest of the notebook runs, and the
-error is `.error` of the bound objects.
-"""
+error is `.error` of the bound objects."""
 import argparse
 import re
 import shlex

@@ -2,8 +2,7 @@
 
 They hold a poison (NaN, or 0x80 in every byte), so that a forgotten store shows in a plain run too. The
 sanitizer asks `initialised` for the byte map of an allocation. A write from Python counts as a write of
-the whole tensor; in a NumPy array, which counts no versions, it is found by the poison it replaced.
-"""
+the whole tensor; in a NumPy array, which counts no versions, it is found by the poison it replaced."""
 import weakref
 from dataclasses import dataclass
 
@@ -26,8 +25,7 @@ _known: dict[int, Poisoned] = {}      # by address of the allocation
 def empty(*size, dtype=None, device="cpu"):
     """Like `torch.empty`, but poisoned, and known to the sanitizer as not yet written.
 
-    Without torch, or with a dtype of NumPy's, it is a NumPy array.
-    """
+    Without torch, or with a dtype of NumPy's, it is a NumPy array."""
     torch = None if isinstance(dtype, (np.dtype, type)) else arrays.torch_if_installed()
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     return _empty_array(shape, dtype) if torch is None else _empty_tensor(torch, tuple(shape), dtype, device)

@@ -1,7 +1,6 @@
 """A compiled `.cu`: its kernels as attributes, launched as `module.kernel[grid, block, shared_bytes](...)`.
 
-A module is built twice at most for the CPU, plain and traced, and once for the GPU, each when first needed.
-"""
+A module is built twice at most for the CPU, plain and traced, and once for the GPU, each when first needed."""
 import re
 from pathlib import Path
 
@@ -157,8 +156,7 @@ def load(path: str | Path, include: list[str | Path] = (), define: dict[str, obj
     """A .cu file; the same module again until the file, or a file that it includes, changes.
 
     `include` are folders in which its includes are looked for besides its own, as with -I, and `define`
-    the macros of its build, as with -D: {"HEAD_SIZE": 64, "WITH_CUDA": ""}; `std` is as in -std=c++20.
-    """
+    the macros of its build, as with -D: {"HEAD_SIZE": 64, "WITH_CUDA": ""}; `std` is as in -std=c++20."""
     search, macros = _folders(include), _macros(define)
     path = Path(path)
     known, stamps = _loaded.get((path, search, macros, std), (None, []))

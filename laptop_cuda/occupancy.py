@@ -1,8 +1,7 @@
 """How many blocks and warps a multiprocessor holds at once, by NVIDIA's published rules.
 
 The limits per architecture are those of the table "Technical Specifications per Compute Capability" of the
-CUDA programming guide; the rules of allocation are those that the toolkit publishes in `cuda_occupancy.h`.
-"""
+CUDA programming guide; the rules of allocation are those that the toolkit publishes in `cuda_occupancy.h`."""
 from dataclasses import dataclass
 
 KIB = 1024

@@ -2,8 +2,7 @@
 
 A text that goes beyond is refused before it is compiled; a build of it that calls anything but the engine and
 mathematics, or holds code that runs when it is loaded, is refused before it is loaded. Where counts matter,
-so is one that copies structs where they are not counted.
-"""
+so is one that copies structs where they are not counted."""
 import functools
 import re
 from contextlib import contextmanager
@@ -115,8 +114,7 @@ def beyond(library: Path, name: str, counted: bool = False) -> str | None:
     """A sentence about the first thing that a build calls beyond what it may, or copies uncounted.
 
     The object says what the source calls; what the linker has added from the compiler's own library is not
-    the source's. Where objects are of another kind, as on macOS, nothing is found.
-    """
+    the source's. Where objects are of another kind, as on macOS, nothing is found."""
     made, linked = read_object(library.parent / "kernel.cu.cpp.o"), read_object(library)
     if made is None or linked is None:
         return None
@@ -162,8 +160,7 @@ def _plain(symbol: str) -> str:
 def refused(source: str, forbid: tuple[str, ...] = (), given: str = "") -> str | None:
     """A sentence about the first thing in a text that is not for a kernel, or is in `forbid`.
 
-    `given` is the text that was handed out: what it uses may be used.
-    """
+    `given` is the text that was handed out: what it uses may be used."""
     if told := unreadable(source):
         return told
     plain, given = plain_text(source), plain_text(given)

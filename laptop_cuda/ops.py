@@ -11,8 +11,7 @@ torch is imported when the first one is made.
         ...
         return grad_x                                         # one for each name in `gradients`
 
-    scaled = cuda.custom_op("scaled", forward, fake=lambda x, scale: torch.empty_like(x), backward=backward)
-"""
+    scaled = cuda.custom_op("scaled", forward, fake=lambda x, scale: torch.empty_like(x), backward=backward)"""
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 

@@ -2,8 +2,7 @@
 
 A pack is a folder beside the core with such a file: headers in include/, parts of the runtime in runtime/,
 its own Python, a page, its tests. The core finds what a source includes or names, and imports no pack: what a
-pack's Python does is asked for by `part` when it is wanted. Without the folder all else works.
-"""
+pack's Python does is asked for by `part` when it is wanted. Without the folder all else works."""
 import fnmatch
 import functools
 import importlib

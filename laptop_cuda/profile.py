@@ -24,8 +24,7 @@ def profile(*, order: str = "forward", seed: int = 0, step_limit: int = 10 * lau
     `report.launches[0].replay()`; 0 copies none.
 
     `sanitized` checks each launch as `sanitize` does, in the run that is counted: for a judge, since a kernel
-    that is run twice can tell the runs apart and be another one in each.
-    """
+    that is run twice can tell the runs apart and be another one in each."""
     report = Report()
     mode = "both" if sanitized else "profile"
     with launch.context(launch.Context(mode, order, seed, step_limit, machine, None,

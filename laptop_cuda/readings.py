@@ -2,8 +2,7 @@
 
 The table names repositories, commits and files; FOLDER holds checkouts of them, each in a folder of the
 repository's name. The kernels are counted from there, with the published launch or, where all blocks access
-memory alike, some blocks of it times a number. What is not there, or has another text, is said in a line.
-"""
+memory alike, some blocks of it times a number. What is not there, or has another text, is said in a line."""
 import argparse
 import hashlib
 import json

@@ -38,8 +38,7 @@ def sanitize(*, order: str = "forward", seed: int = 0, step_limit: int = launch.
 
     `limit` is in seconds, from the first launch on. Where checking everything would take longer, the corners
     of each grid and some blocks in between are checked, the rest only run; a launch that has not ended by
-    then is a KernelError of kind `timeout`.
-    """
+    then is a KernelError of kind `timeout`."""
     notes = Checked()
     with launch.context(launch.Context("sanitize", order, seed, step_limit, machine,
                                        CLimit(limit) if limit else None, notes.add,

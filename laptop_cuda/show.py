@@ -1,7 +1,6 @@
 """A kernel shown from its file, coloured, so that no notebook holds a copy of it.
 
-The colours are JupyterLab's own editor colours and follow its theme; the HTML depends on the text alone.
-"""
+The colours are JupyterLab's own editor colours and follow its theme; the HTML depends on the text alone."""
 import html
 import re
 import sys

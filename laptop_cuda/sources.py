@@ -27,8 +27,7 @@ def files_of(text: str, folder: Path | None, search: tuple[Path, ...] = (),
              missing: set[str] = frozenset()) -> list[Outline]:
     """The source and the files that it includes from its own folder or from `search`, each once.
 
-    They hold kernels and shared arrays too. Host code of libraries, or that uses `missing`, is left out.
-    """
+    They hold kernels and shared arrays too. Host code of libraries, or that uses `missing`, is left out."""
     texts, paths, homes = [text], [None], [folder]
     for number in range(10_000):
         if number == len(texts):

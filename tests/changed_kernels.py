@@ -20,8 +20,7 @@ def changed_kernels(folder: Path, word: str, changes: list[tuple[str, str]], *be
     """kernels/<word>.cu with all changes, each a piece of text and what it becomes, in that file or in those
     beside it. `module.globals["chosen"] = 1` turns on the first; 0 is the kernel as it is.
 
-    Blanks inside a piece match any blanks; those before it are its indentation.
-    """
+    Blanks inside a piece match any blanks; those before it are its indentation."""
     kernels = folder / "kernels"
     shutil.copytree(cuda.KERNELS, kernels)
     found = set()

@@ -1,7 +1,6 @@
 """What every test may use: `needs("clang")`, the mark `gpu`, and *not run* as a result of its own.
 
-This file also serves `make gpu-check`, where only torch, einops and pytest are installed.
-"""
+This file also serves `make gpu-check`, where only torch, einops and pytest are installed."""
 import re
 import shutil
 import sys

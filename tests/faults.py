@@ -7,8 +7,7 @@ that must turn red: arguments of pytest, files from tests/ or from the root on, 
 suite sees it. The tree is copied, once per job, beside a build cache that is kept; each selection must be
 green without a fault.
 What does not apply (a text that moved, a test of another name, a missing tool) is a failure: who renames a
-test or a file renames it here too. All of it takes half an hour of one core.
-"""
+test or a file renames it here too. All of it takes half an hour of one core."""
 import argparse
 import os
 import queue

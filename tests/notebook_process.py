@@ -2,8 +2,7 @@
 
 It costs what the cells cost: no kernel is started and nothing is imported twice. The shell is IPython's own, so
 magics, `display` and `check` work as in a kernel. What only a kernel does (comms, captured C output, interrupts) is
-tested by `pytest --nbval`, which runs every notebook in one.
-"""
+tested by `pytest --nbval`, which runs every notebook in one."""
 import atexit
 import base64
 import importlib
@@ -24,8 +23,7 @@ def execute(notebook, path: Path, package: Path | None = None, **environment: st
     """Fill in the outputs of every code cell, run in the folder of `path`.
 
     The first cell that raises without the tag `raises-exception` ends it as `CellFailed`. `package` is the folder
-    whose course_lib is imported, ours if not named.
-    """
+    whose course_lib is imported, ours if not named."""
     import nbformat
 
     from course_lib.files import ROOT

@@ -2,8 +2,7 @@
 
     kernels       every rung of the ladder as a function of tensors
     swizzle       where a copy puts the bytes of a tile, and which banks a column of it meets
-    pipeline      the ladder without a machine: who waits for whom, by the depth of a ring and the speeds
-"""
+    pipeline      the ladder without a machine: who waits for whom, by the depth of a ring and the speeds"""
 from .kernels import asynchronous_attention, tile_map
 from .pipeline import Tile, consumer_waits, pipeline, producer_waits, taking_turns
 from .swizzle import banks, swizzled

@@ -1,8 +1,7 @@
 """Chapter 12's kernels as functions of tensors: every rung of the ladder, in bfloat16, for GPUs of sm_90 (Hopper).
 
 Shapes as in chapter 6: q (batch, n_heads, n_q, head_dim), k and v (batch, n_kv_heads, n_k, head_dim). Nothing
-here has a gradient.
-"""
+here has a gradient."""
 import math
 
 import torch
@@ -25,8 +24,7 @@ def asynchronous_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False
                            rung: int = max(RUNGS), stages: int = 3) -> tuple[Tensor, Tensor]:
     """One rung of the ladder: -> out (batch, n_heads, n_q, head_dim), lse (batch, n_heads, n_q) in float32.
 
-    bfloat16; head_dim 64, from rung 5 on also 128. stages: buffers of the ring in rungs 3 and 4, 2 to 4.
-    """
+    bfloat16; head_dim 64, from rung 5 on also 128. stages: buffers of the ring in rungs 3 and 4, 2 to 4."""
     scale = check_asynchronous(q, k, v, scale, causal, rung, RUNGS, stages)
     out, lse = q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
     (n_q, d), n_k, heads = q.shape[2:], k.shape[2], q.shape[0] * q.shape[1]

@@ -1,8 +1,7 @@
 """The ladder without a machine: when each tile is ordered, arrives and is used, in steps.
 
 One producer orders tiles into a ring of buffers, a copy takes its time, one consumer uses the tiles in turn. What
-a step is on a card nobody has said here: only ratios mean something.
-"""
+a step is on a card nobody has said here: only ratios mean something."""
 from dataclasses import dataclass
 
 from course_lib.checks import check_sizes
@@ -22,8 +21,7 @@ def pipeline(tiles: int, stages: int, latency: int, copy: int, use: int) -> list
 
     A tile is ordered as soon as its buffer is empty. It arrives `latency` steps after that at the earliest, and
     `copy` steps after the tile before it: copies overlap, but share one path. Its use takes `use` steps and
-    begins when it has arrived and the use before it is over.
-    """
+    begins when it has arrived and the use before it is over."""
     check_sizes(tiles=tiles, stages=stages, latency=latency, copy=copy, use=use)
     done = []
     for j in range(tiles):
@@ -50,8 +48,7 @@ def taking_turns(tiles: int, product: int, softmax: int, groups: int = 1, overla
     tiles: a product of `product` steps on the one tensor core, then `softmax` steps on the group's own lanes.
 
     overlapped: a group orders the product of its next tile before the softmax of this one, so that it may run
-    meanwhile; otherwise each of the group's products waits for the softmax before it.
-    """
+    meanwhile; otherwise each of the group's products waits for the softmax before it."""
     check_sizes(tiles=tiles, product=product, softmax=softmax, groups=groups)
     free, lanes = 0, [0] * groups           # when the tensor core and each group's lanes have nothing to do
     ready = [0] * groups                    # when a group may order its next product

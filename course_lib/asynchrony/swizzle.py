@@ -2,8 +2,7 @@
 
 Rows of a tile are side by side. Pieces of 16 bytes change places within each stretch of 128 bytes: the piece's
 number takes an exclusive or with the number of the stretch. `mode` is the width of the swizzle in bytes: 32, 64
-and 128 change the last 1, 2 and 3 bits of the piece's number, 0 changes none.
-"""
+and 128 change the last 1, 2 and 3 bits of the piece's number, 0 changes none."""
 from course_lib.checks.asynchrony import check_mode
 
 PIECE, LINE, BANK = 16, 128, 4          # bytes that stay together, of all 32 banks, of one bank

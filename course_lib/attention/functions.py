@@ -1,8 +1,7 @@
 """Chapter 1: softmax, masks, scaled dot-product attention.
 
 Shapes: q is (batch, heads, n, head_dim), k is (batch, heads, m, head_dim), v is (batch, heads, m, v_dim).
-A mask broadcasts to (batch, heads, n, m): boolean (True = may attend) or floating (added to the scores).
-"""
+A mask broadcasts to (batch, heads, n, m): boolean (True = may attend) or floating (added to the scores)."""
 import math
 
 import torch

@@ -21,8 +21,7 @@ def softmax_kernel(x: torch.Tensor, kernel: str | None = None) -> torch.Tensor:
     x is float32, or float16 for "softmax_half". "softmax_on_chip" takes at most 12,224 columns (48 KiB).
     "softmax_registers" also takes half precision; its rows are a multiple of 16 bytes, at most 64 KiB.
     kernel=None: "softmax_registers" on a GPU or in half precision if the rows fit, otherwise "softmax_half",
-    "softmax_on_chip", or "softmax_block" for rows that do not fit on the chip.
-    """
+    "softmax_on_chip", or "softmax_block" for rows that do not fit on the chip."""
     kernel = _best_softmax(x) if kernel is None else kernel
     check_softmax_kernel(x, kernel, SOFTMAX_KERNELS, ON_CHIP, IN_REGISTERS)
     if kernel == "softmax_registers":

@@ -9,8 +9,7 @@ from course_lib.checks import check_head_sizes, check_sequences
 class MultiHeadAttention(nn.Module):
     """Attention of n_heads heads side by side, each d_model / n_heads wide.
 
-    The keys and values come from x itself (self-attention) or from a context (cross-attention).
-    """
+    The keys and values come from x itself (self-attention) or from a context (cross-attention)."""
 
     def __init__(self, d_model, n_heads, context_dim=None, dropout=0.0, bias=True):
         super().__init__()

@@ -11,8 +11,7 @@ KINDS = {"floating-point": torch.Tensor.is_floating_point,
 def check_tensor(name, x, shape=None, kind=None, advice=""):
     """x is a tensor of this kind and shape: each entry a size, or the name of a dimension of any size.
 
-        check_tensor("x", x, ("batch", "n", 64), "floating-point")
-    """
+        check_tensor("x", x, ("batch", "n", 64), "floating-point")"""
     fits = isinstance(x, torch.Tensor) and (kind is None or KINDS[kind](x))
     if fits and shape is not None:
         fits = x.dim() == len(shape) and all(isinstance(want, str) or want == size

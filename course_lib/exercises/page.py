@@ -2,8 +2,7 @@
 
 *Run All* ends at the first cell that raises. An exercise's cell may raise in the middle of its reader's work,
 and where there is no compiler every cell with a kernel does: both print what is wrong, and the cells below
-run. A check is given `None` for a name that its cell has not bound, and says why.
-"""
+run. A check is given `None` for a name that its cell has not bound, and says why."""
 import os
 import re
 import sys

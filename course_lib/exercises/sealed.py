@@ -130,8 +130,7 @@ class NotYours(PlainError, NotImplementedError):
 def yours(id: str, name: str, arguments: dict[str, Any] | None = None) -> Any:
     """The student's own `name`, once exercise `id` has passed; called with the arguments that it takes.
 
-    Where the student's function has as many parameters under other names, the order decides.
-    """
+    Where the student's function has as many parameters under other names, the order decides."""
     if id not in student.handed_in:
         raise NotYours(f"`{name}` is exercise {id}. This edition holds no solution: it works here once your "
                        "cell has passed its check.")

@@ -30,8 +30,7 @@ class NotPassed(PlainError):
 def check(id: str, attempt: Any = None) -> Any:
     """Show the verdict on an exercise. Returns the student's own work if it passed, else the reference.
 
-    With COURSE_STRICT set in the environment, an exercise that has not passed raises `NotPassed`.
-    """
+    With COURSE_STRICT set in the environment, an exercise that has not passed raises `NotPassed`."""
     page.offer(hint=hint, reveal=reveal, reset=reset, why=why, film=film)
     try:
         exercise = find(id)

@@ -5,8 +5,7 @@
     explore.show("sectors", stride=2)            # from another start
 
 One file per picture: a class on `Explorable` whose `draw` asks the course's own functions and the engine
-(`course_lib.explore.frame`). In a notebook it moves; elsewhere it is a still of the start, with words.
-"""
+(`course_lib.explore.frame`). In a notebook it moves; elsewhere it is a still of the start, with words."""
 from importlib import import_module
 from pathlib import Path
 

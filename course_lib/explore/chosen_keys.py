@@ -80,8 +80,7 @@ class ChosenKeys(Explorable):
 def draw_weights(canvas: Canvas, weights, kept) -> None:
     """A bar per key; those kept are the accent. The largest weight is as high as the panel.
 
-    Heights are hundredths of it, so that the picture is the same where the model rounds otherwise.
-    """
+    Heights are hundredths of it, so that the picture is the same where the model rounds otherwise."""
     for at, (weight, keep) in enumerate(zip((weights / weights.max()).tolist(), kept.tolist())):
         x, weight = LEFT + WIDE * at, round(weight, 2)
         if keep:

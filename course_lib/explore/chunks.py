@@ -14,8 +14,7 @@ SIDE, STEP = 348, 27                             # the right half: tables and ba
 def seen(start: int, end: int):
     """What the queries of one chunk see: (pairs inside the chunk, keys read from the state), 0 or 1 each.
 
-    One feature, always 1, and value j the unit vector e_j: an output counts how often each key was summed.
-    """
+    One feature, always 1, and value j the unit vector e_j: an output counts how often each key was summed."""
     ones, units = torch.ones(1, 1, TOKENS, 1), torch.eye(TOKENS)[None, None]
     state = linear_attention(ones[:, :, :start], ones[:, :, :start], units[:, :, :start], "identity", True,
                              "recurrent", normalise=False, return_state=True)[1]

@@ -62,8 +62,7 @@ def name_of(text: str, row) -> str:
 def draw_line(canvas: Canvas, text: str, token: int, row, cell: float, best: set) -> None:
     """The characters, each a button, and the weights of the chosen one as bars above them.
 
-    Whole per cents are drawn, so that the picture is the same where the model rounds otherwise.
-    """
+    Whole per cents are drawn, so that the picture is the same where the model rounds otherwise."""
     canvas.text(LEFT - 10, TOP, "weight", anchor="end", fill="faint")
     canvas.text(LEFT - 10, LINE + 15, "character", anchor="end", fill="faint")
     for at, character in enumerate(text):

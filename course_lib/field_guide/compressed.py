@@ -2,8 +2,7 @@
 
 One vector per token is key and value of one head that all query heads share. It is rotated as a key, so the
 weighted sum of values is rotated too, and is turned back by the query's position. Entries are means of `ratio`
-tokens (or twice as many that overlap), weighted by a softmax per channel; an indexer may choose.
-"""
+tokens (or twice as many that overlap), weighted by a softmax per channel; an indexer may choose."""
 from dataclasses import dataclass
 
 import torch

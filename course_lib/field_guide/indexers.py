@@ -2,8 +2,7 @@
 
 Each is data with `build(recipe)`, and counts for itself: `seen(tokens)` are the keys that are left for a
 query, `kept(tokens)` the numbers in the cache that the choice itself needs. Called with the layer's input,
-what its queries are made from, positions, what is visible and the cache, it returns (b, 1 or heads, n, m).
-"""
+what its queries are made from, positions, what is visible and the cache, it returns (b, 1 or heads, n, m)."""
 from dataclasses import dataclass, replace
 
 import torch

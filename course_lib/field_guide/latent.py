@@ -3,8 +3,7 @@
 Published code unfolds keys and values of every head from the latents and attends to those. This layer never
 does: the up-projection moves from the keys to the query, q . (W c) = (W^T q) . c, and from the values to the
 output, so that the latents themselves are keys and values of one head that all query heads share. Equality
-with the published layer is therefore also a check of that absorption.
-"""
+with the published layer is therefore also a check of that absorption."""
 from dataclasses import dataclass
 
 import torch

@@ -2,8 +2,7 @@
 
 `data/field_guide/recorded.safetensors` holds, for each family, every fourth number of the outputs that the
 library's layers gave for made-up inputs and weights, and what is needed to make those again: the
-configuration and the weights' sizes. Written by `python -m course_lib field-guide --record`.
-"""
+configuration and the weights' sizes. Written by `python -m course_lib field-guide --record`."""
 import json
 from dataclasses import dataclass
 

@@ -1,8 +1,7 @@
 """Rotary positions as today's models have them: some entries of a head, several axes, stretched.
 
 Chapter 2's rotation, for positions that may differ by sequence and by axis. positions is (n,), (batch, n) or,
-where the rotation has several axes, (axes, batch, n).
-"""
+where the rotation has several axes, (axes, batch, n)."""
 import math
 from dataclasses import dataclass
 from functools import lru_cache

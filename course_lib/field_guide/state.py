@@ -4,8 +4,7 @@ All of them but the last run one recurrence per head over a state S of (key_dim,
 
     S <- decay S                            decay: a number per head, or one per key channel, or fixed
     S <- S + k (v - S^T k) beta             with `erases`, the delta rule; without it, S + k v
-    out = S^T q
-"""
+    out = S^T q"""
 from dataclasses import dataclass
 
 import torch

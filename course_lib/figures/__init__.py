@@ -16,8 +16,7 @@ that colour-blind readers can tell apart, and numbers, hatches, markers or lette
     figures.boxes({"HBM": (0, 0), "shared": (1, 0)}, arrows=[("HBM", "shared", "load")], caption="...")
 
 For a picture of your own: `fig, ax = figures.new()`, draw, then
-`figures.show(fig, alt="...", caption="...")`.
-"""
+`figures.show(fig, alt="...", caption="...")`."""
 from course_lib.figures.boxes import CHAPTERS, boxes, chapter_map
 from course_lib.figures.charts import bars, curves
 from course_lib.figures.frame import (COLOURS, DASHES, HATCHES, INK, MARKERS, array, arrow, box, filling, new,

@@ -12,8 +12,7 @@ def boxes(places: dict, arrows=(), *, caption: str, alt: str | None = None, kind
     each with a label where a third text is given; kinds {"text in the box": "kind"} fill, with a legend.
 
         figures.boxes({"HBM": (0, 0), "shared": (1, 0)}, arrows=[("HBM", "shared", "once per tile")],
-                      caption="...")
-    """
+                      caption="...")"""
     fig, ax = new(width, height)
     known, w, h = list(dict.fromkeys((kinds or {}).values())), 0.8, 0.56
     for name, (x, y) in places.items():

@@ -78,8 +78,7 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
     the extremes between, with `digits` significant digits: 1 for numbers from training, of which no two
     machines agree on more. `looks` {"name": number of a look}: for a name that several figures share.
 
-        figures.curves({"model": losses}, floor=1.2, floor_label="entropy", xlabel="step", caption="...")
-    """
+        figures.curves({"model": losses}, floor=1.2, floor_label="entropy", xlabel="step", caption="...")"""
     # over the guide: one picture, drawn from top to bottom
     fig, ax = new(6.4, 3.6)
     told = []

@@ -38,8 +38,7 @@ def show(fig, alt: str, caption: str, file=None) -> None:
     the caption, folded. With `file` it is only saved.
 
     The output is a PNG, which every viewer shows. Its metadata hold the same picture as SVG: the course's
-    JupyterLab and the book show that one (a notebook that nobody has trusted may hold no SVG of its own).
-    """
+    JupyterLab and the book show that one (a notebook that nobody has trusted may hold no SVG of its own)."""
     if not alt or not alt.strip():
         raise ValueError("show: `alt` is empty; say in words what the figure shows")
     if not caption or not caption.strip():

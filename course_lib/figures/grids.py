@@ -19,8 +19,7 @@ def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=No
     drawn bold; `empty` the kind that is left white; `solid` leaves out the hatches.
 
         figures.tiles(kinds, names={0: "skipped", 1: "whole", 2: "masked inside"}, empty=0,
-                      caption="Half are never loaded.")
-    """
+                      caption="Half are never loaded.")"""
     grid = array(kinds)
     n_rows, n_columns = grid.shape
     cell = min(0.45, 6.0 / n_columns, 5.0 / n_rows)
@@ -67,8 +66,7 @@ def memory(rows: dict, *, caption: str, alt: str | None = None, owners: dict | N
     [(("row", i), ("row", j)), ...].
 
         figures.memory({"sequence a": ["a0", "a1"], "pool": ["a1", "", "b0", "a0"]},
-                       arrows=[(("sequence a", 0), ("pool", 3))], caption="A table points into a pool.")
-    """
+                       arrows=[(("sequence a", 0), ("pool", 3))], caption="A table points into a pool.")"""
     # over the guide: one picture, drawn from top to bottom
     owner = lambda text: _owner(text, owners)
     lines = []                              # (name, index of the first cell, cells)

@@ -13,8 +13,7 @@ def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None =
     what is forbidden. `marks` outlines cells, [(row, column), ...], or the largest of each row:
     marks="largest". Up to 12 cells per row carry their number. Negative values get a two-sided colour scale.
 
-        figures.heatmap(w, rows=words, columns=words, caption="'it' looks at 'cat'.")
-    """
+        figures.heatmap(w, rows=words, columns=words, caption="'it' looks at 'cat'.")"""
     panels = weights if isinstance(weights, dict) else {title or "": weights}
     panels = {name: np.atleast_2d(array(w)) for name, w in panels.items()}
     allowed = None if mask is None else array(mask).astype(bool)

@@ -13,8 +13,7 @@ CIRCLE = re.compile(r"M[^MLCQz]*(?:C[^MLCQz]*){8}z")
 def svg(fig, dpi: int) -> str:
     """The drawing, as large on a page as a PNG of `dpi`, in the layout that such a PNG was drawn in before.
 
-    The same text each time. Letters are outlines: a reader's machine needs none of our fonts.
-    """
+    The same text each time. Letters are outlines: a reader's machine needs none of our fonts."""
     import matplotlib
 
     fig.set_layout_engine("none")

@@ -5,8 +5,7 @@
     kernels       every rung of the ladder as a function of tensors; tensor_core is its last rung
     op            flash_attention: the kernels as one differentiable function
     sinks         the same with a learned sink for each head
-    packed        the same for texts of different lengths in one row of tokens
-"""
+    packed        the same for texts of different lengths in one row of tokens"""
 from .kernels import backward_kernels, best_rung, forward_kernel
 from .op import flash_attention
 from .orders import keys_seen, tile_kinds, traffic

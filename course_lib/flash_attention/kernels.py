@@ -1,7 +1,6 @@
 """Chapter 6's kernels as functions of tensors: every rung of the ladder, and the backward.
 
-Shapes as in tiles.py. Nothing here has a gradient: the differentiable function is `flash_attention`.
-"""
+Shapes as in tiles.py. Nothing here has a gradient: the differentiable function is `flash_attention`."""
 import math
 
 import torch
@@ -22,8 +21,7 @@ def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale:
                    key_bias: Tensor | None = None, rung: int | None = None) -> tuple[Tensor, Tensor]:
     """One rung of the ladder: -> out (batch, n_heads, n_q, v_dim), lse (batch, n_heads, n_q) in float32.
 
-    key_bias: float32 (batch, n_kv_heads, n_k). rung=None: 7 where tensor cores take the inputs, else 6.
-    """
+    key_bias: float32 (batch, n_kv_heads, n_k). rung=None: 7 where tensor cores take the inputs, else 6."""
     scale = check_flash_kernel(q, k, v, scale, key_bias)
     rung = _rung(rung, q, v, scale)
     heads, n_q, n_k = q.shape[0] * q.shape[1], q.shape[2], k.shape[2]
@@ -53,8 +51,7 @@ def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Ten
                      atomic: bool = False, rung: int | None = None):
     """dq, dk, dv and d key_bias (None without one), by two repeatable kernels or one with atomics.
 
-    rung 7 is kernels/flash_attention/tensor_core_backward.cu, 6 is backward.cu; None: as the forward.
-    """
+    rung 7 is kernels/flash_attention/tensor_core_backward.cu, 6 is backward.cu; None: as the forward."""
     scale = check_flash_kernel(q, k, v, scale, key_bias)
     check_results(q, v, out=out, lse=lse, grad_out=grad_out)
     rung = _rung(rung, q, v, scale, lowest=6)

@@ -13,8 +13,7 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale
 
     q (batch, n_heads, n_q, d), k (batch, n_kv_heads, n_k, d), v (batch, n_kv_heads, n_k, v_dim), all float32,
     float16 or bfloat16, widths 1 to 128. key_bias is added to the scores after the scale, in float32; its
-    shape broadcasts to (batch, n_kv_heads, n_k). Gradients have the same bits in every run.
-    """
+    shape broadcasts to (batch, n_kv_heads, n_k). Gradients have the same bits in every run."""
     scale = check_flash_kernel(q, k, v, scale, key_bias, causal)
     bias = q.new_empty(0, dtype=torch.float32) if key_bias is None else key_bias.float().expand(k.shape[:3])
     return _flash(q, k, v, bias, bool(causal), scale)[0]

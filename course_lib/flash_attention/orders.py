@@ -29,8 +29,7 @@ def traffic(n: int, d: int, tile_q: int, tile_k: int, order: str = "query-outer"
     "query-outer"  a query tile stays, keys and values are read again for each (lse=True adds the saved lse)
     "key-outer"    a key tile stays; for each, queries are read again, out, max and sum read and written again
     Statistics (max, sum, lse) count as elements of `itemsize` bytes. Without `causal`, "standard" does not
-    depend on the tiles; with it, only the other two skip tiles.
-    """
+    depend on the tiles; with it, only the other two skip tiles."""
     n_k, v_dim = n if n_k is None else n_k, d if v_dim is None else v_dim
     order = order.replace("_", "-")
     check_sizes(n=n, d=d, tile_q=tile_q, tile_k=tile_k, n_k=n_k, v_dim=v_dim, itemsize=itemsize)

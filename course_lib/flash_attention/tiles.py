@@ -3,8 +3,7 @@
 Shapes: q (batch, n_heads, n_q, head_dim), k (batch, n_kv_heads, n_k, head_dim), v (batch, n_kv_heads, n_k,
 v_dim). Query head h reads key head h // group_size, where group_size = n_heads / n_kv_heads. `causal` means
 that the last query sees the last key. A query that sees no key gives 0. Values must be finite, hidden ones
-too: within a tile a hidden value is multiplied by 0, and 0 times NaN is NaN.
-"""
+too: within a tile a hidden value is multiplied by 0, and 0 times NaN is NaN."""
 import math
 from typing import NamedTuple
 
@@ -39,8 +38,7 @@ def merge(state_a, state_b) -> State:
     """The state of both sets of keys together, from (max, sum, output) of each.
 
     Associative and commutative, with State(-inf, 0, 0) as its identity. So tiles can be processed in any
-    order, and parts of the keys in parallel, to be merged at the end.
-    """
+    order, and parts of the keys in parallel, to be merged at the end."""
     (m_a, l_a, o_a), (m_b, l_b, o_b) = state_a, state_b
     m = torch.maximum(m_a, m_b)
     weight_a, weight_b = torch.exp(m_a - finite(m)), torch.exp(m_b - finite(m))
@@ -59,8 +57,7 @@ def flash_forward_tiles(q, k, v, causal=False, scale=None, key_bias=None, tile_q
     """Attention one tile at a time: -> out (batch, n_heads, n_q, v_dim), lse (batch, n_heads, n_q).
 
     Inputs and outputs may be in half precision; everything in between is float32 (or float64), as in the
-    kernels.
-    """
+    kernels."""
     scale = check_flash(q, k, v, scale, key_bias, tile_q=tile_q, tile_k=tile_k)
     n_q, n_k, out_dtype = q.shape[2], k.shape[2], q.dtype
     q, k, v, bias = grouped(q, k, v, key_bias)

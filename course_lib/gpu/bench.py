@@ -2,8 +2,7 @@
 
 A kernel is timed only if its check passes, and listed only if it is not faster than the card can be. A row
 says what share of the card's ceiling it reached, measured in the same run: reading or copying memory, or a
-large matrix product. Writes data/gpu/<card>/bench.json after every row, and bench.png at the end.
-"""
+large matrix product. Writes data/gpu/<card>/bench.json after every row, and bench.png at the end."""
 import argparse
 import datetime
 import json

@@ -1,7 +1,6 @@
 """The instances that cases launch, built for this card without a launch: `python -m course_lib.gpu.build`.
 
-A first run on a card is mostly nvcc: all cores build at once. What fails is named and stops no other.
-"""
+A first run on a card is mostly nvcc: all cores build at once. What fails is named and stops no other."""
 import os
 import sys
 import time

@@ -1,7 +1,6 @@
 """A case: inputs, a launch, the answer in float64, and how far off it may be. The cases are in gpu/cases/.
 
-A case draws fresh inputs, and its outputs start as NaN: an entry that is not written is found.
-"""
+A case draws fresh inputs, and its outputs start as NaN: an entry that is not written is found."""
 import math
 import warnings
 from collections.abc import Callable

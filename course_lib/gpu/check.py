@@ -1,8 +1,7 @@
 """`python -m course_lib gpu-check`: every kernel on this card against float64, and NVIDIA's tools if present.
 
 compute-sanitizer and Nsight Compute run whatever the tests said, each within a time limit: a red kernel is no
-reason not to learn what they say of the others.
-"""
+reason not to learn what they say of the others."""
 import argparse
 import datetime
 import re

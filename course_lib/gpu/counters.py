@@ -1,8 +1,7 @@
 """The engine's counts beside Nsight Compute's: `data/gpu/<card>/counters.json`.
 
 `python -m course_lib.gpu.counters` launches the cases marked `counted` on the card, for ncu to watch;
-`compare` runs ncu on that, counts the same launches on the engine, and writes both down, metric by metric.
-"""
+`compare` runs ncu on that, counts the same launches on the engine, and writes both down, metric by metric."""
 import csv
 import json
 import subprocess

@@ -4,8 +4,7 @@
     make gpu-first LIMIT=590 OUT=folder STEPS="racecheck bench"
 
 A step that is red does not stop the next. The last lines say what failed and what to run next. Steps that the
-folder holds as done are not repeated, so the same command, given again, continues.
-"""
+folder holds as done are not repeated, so the same command, given again, continues."""
 import argparse
 import json
 import shutil

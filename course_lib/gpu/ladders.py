@@ -1,8 +1,7 @@
 """Registers, occupancy and bounds of the chapters' ladders, as notebooks show them.
 
 `python -m course_lib gpu-ladders` needs nvcc and nvdisasm, no card, and writes data/gpu/ladders.json.
-Notebooks show that file, so that their outputs are the same on a machine without a compiler for GPUs.
-"""
+Notebooks show that file, so that their outputs are the same on a machine without a compiler for GPUs."""
 import json
 import sys
 

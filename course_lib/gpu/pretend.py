@@ -2,8 +2,7 @@
 
 With it every wrapper, benchmark and refusal takes the paths of a card on a machine without one. The numbers
 of a pretend tensor are in a CPU tensor; a launch runs on the CPU engine, or, with run=False, nowhere: only
-its instance is noted. Nothing that is timed here says anything of a GPU.
-"""
+its instance is noted. Nothing that is timed here says anything of a GPU."""
 # over the guide: one tensor class, and every call that it answers
 import sys
 import time

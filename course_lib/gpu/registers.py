@@ -1,7 +1,6 @@
 """`python -m course_lib gpu-registers`: registers and spills of every instance that a case launches, on five architectures.
 
-Needs nvcc and c++filt, no card. Writes data/gpu/registers.txt.
-"""
+Needs nvcc and c++filt, no card. Writes data/gpu/registers.txt."""
 import argparse
 import os
 import re

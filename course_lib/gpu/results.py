@@ -31,8 +31,7 @@ def gpu_table(word):
     """Print what was measured of the chapter's kernels, a row per kernel and card, and name the others.
 
     `ceiling` is the share of what the card could do at most (reading or copying memory, or a large matrix
-    product), `peer` the share of the speed of the named library call, both measured in the same run.
-    """
+    product), `peer` the share of the speed of the named library call, both measured in the same run."""
     if word not in CHAPTERS:
         raise ValueError(f"word must be a chapter with kernels, one of {', '.join(CHAPTERS)}; got {word!r}")
     everything, kernels = list(measured()), kernels_of(word)

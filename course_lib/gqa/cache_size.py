@@ -35,7 +35,6 @@ def latent_bytes_per_token(layers: int, latent_dim: int, rope_dim: int, bytes: i
 def flops_per_key(head_dim: int, latent_dim: int, rope_dim: int, absorbed: bool) -> int:
     """FLOPs of one head per cached key, for its score and its share of the output.
 
-    If not absorbed, without those that unfold keys and values from the latents.
-    """
+    If not absorbed, without those that unfold keys and values from the latents."""
     score, value = (latent_dim + rope_dim, latent_dim) if absorbed else (head_dim + rope_dim, head_dim)
     return 2 * (score + value)

@@ -1,8 +1,7 @@
 """Chapter 3: grouped-query attention. Several query heads share one head of keys and values.
 
 Shapes: q is (batch, n_heads, n, head_dim); k and v are (batch, n_kv_heads, m, head_dim).
-group_size = n_heads / n_kv_heads query heads share one: query head h reads head h // group_size.
-"""
+group_size = n_heads / n_kv_heads query heads share one: query head h reads head h // group_size."""
 import math
 
 from einops import rearrange, reduce
@@ -53,7 +52,6 @@ def pool_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
     """Average the key or value heads of a trained layer in groups.
 
     weight (n_heads * d, d_model) -> (n_kv_heads * d, d_model); a bias, (n_heads * d), works too. From here
-    "GQA: Training Generalized Multi-Query Transformer Models" (arXiv:2305.13245) continues the training.
-    """
+    "GQA: Training Generalized Multi-Query Transformer Models" (arXiv:2305.13245) continues the training."""
     check_head_rows(weight, n_heads, n_kv_heads)
     return reduce(weight, "(h_kv g d) ... -> (h_kv d) ...", "mean", h_kv=n_kv_heads, g=n_heads // n_kv_heads)

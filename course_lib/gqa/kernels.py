@@ -20,8 +20,7 @@ def gqa_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: floa
                rung: int = 3) -> Tensor:
     """`grouped_query_attention` by kernels/gqa.cu, float32.
 
-    rung: 1 repeats keys and values, 2 computes the index of the shared head, 3 gives each group one block.
-    """
+    rung: 1 repeats keys and values, 2 computes the index of the shared head, 3 gives each group one block."""
     group_size = check_gqa_kernel(q, k, v, scale, rung, shared_bytes)
     b, n_heads, n_q, d = q.shape
     heads_per_block = group_size if rung == 3 else 1
@@ -57,8 +56,7 @@ def latent_decode_kernel(q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tens
     q (b, h, 1, head_dim), q_rope (b, h, 1, rope_dim), latent (b, 1, n, latent_dim), k_rope (b, 1, n,
     rope_dim), k_up and v_up (h, head_dim, latent_dim) -> (b, h, 1, head_dim), as `LatentAttention` computes
     it. float32, float16 or bfloat16; lengths (b): tokens of each sequence. heads_per_block: 1, 4 or 16 heads
-    share a tile of latents; None takes the most that the card has shared memory for. No gradient.
-    """
+    share a tile of latents; None takes the most that the card has shared memory for. No gradient."""
     lengths = check_latent_decode(q, q_rope, latent, k_rope, k_up, v_up, lengths, heads_per_block)
     scale = (q.shape[3] + q_rope.shape[3]) ** -0.5
     q = fold_queries(q, k_up)

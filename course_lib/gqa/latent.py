@@ -2,8 +2,7 @@
 
 A token's hidden state is compressed to a latent c of `latent_dim` numbers. Keys and values of every head are
 linear in c, so only c has to be cached. RoPE between c and the keys would prevent that, so the position is in a
-key of `rope_dim` numbers that all heads share. Cached per token: latent_dim + rope_dim numbers.
-"""
+key of `rope_dim` numbers that all heads share. Cached per token: latent_dim + rope_dim numbers."""
 import torch
 from einops import einsum, rearrange
 from torch import Tensor, nn
@@ -20,8 +19,7 @@ class LatentAttention(nn.Module):
     False: unfold keys and values of every head from the latents, then attend: cheap if many queries use them.
 
     True: fold the up-projections into query and output, and attend to the latents, one key and value
-    head for all query heads: fewer bytes when decoding, more FLOPs per key.
-    """
+    head for all query heads: fewer bytes when decoding, more FLOPs per key."""
 
     def __init__(self, d_model: int, n_heads: int, head_dim: int, latent_dim: int, rope_dim: int,
                  absorbed: bool = False):
@@ -77,8 +75,7 @@ class LatentAttention(nn.Module):
 def fold_queries(q: Tensor, k_up: Tensor) -> Tensor:
     """q . (W c) = (W^T q) . c: apply the up-projection to the one query instead of to every key.
 
-    q (b, h, n, head_dim), k_up (h, head_dim, latent_dim) -> (b, h, n, latent_dim), queries of the latents.
-    """
+    q (b, h, n, head_dim), k_up (h, head_dim, latent_dim) -> (b, h, n, latent_dim), queries of the latents."""
     return einsum(q, k_up, "b h n d, h d c -> b h n c")
 
 

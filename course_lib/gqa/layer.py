@@ -16,8 +16,7 @@ class GroupedQueryAttention(nn.Module):
     """Self-attention of a decoder, with rotary positions and a cache.
 
     n_kv_heads = n_heads is multi-head attention, n_kv_heads = 1 multi-query attention. qk_norm normalises
-    queries and keys before rotation; a query sees the last `window` keys, its own included.
-    """
+    queries and keys before rotation; a query sees the last `window` keys, its own included."""
     attend = staticmethod(grouped_query_attention)      # (q, k, v, mask, causal); replaceable by a faster one
 
     def __init__(self, d_model: int, n_heads: int, n_kv_heads: int, head_dim: int | None = None,
@@ -40,8 +39,7 @@ class GroupedQueryAttention(nn.Module):
         """x (b, n, d_model) -> (b, n, d_model).
 
         rope is a pair (cos, sin) or None. With a cache, x holds only the new tokens: their keys and values
-        are appended, and the queries attend to all keys in the cache.
-        """
+        are appended, and the queries attend to all keys in the cache."""
         check_layer_input(x, self.q_proj, rope)
         q = self.q_norm(rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads))
         k = self.k_norm(rearrange(self.k_proj(x), "b n (h d) -> b h n d", h=self.n_kv_heads))

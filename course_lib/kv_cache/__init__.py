@@ -6,8 +6,7 @@
     sampling      from logits to the next token; verifying drafted tokens
     multi_token   a head that drafts from the model's own states
     generation    generate, beam search, speculative decoding, cross-attention
-    kernels       kernels/kv_cache.cu as functions; tensor_core for half precision
-"""
+    kernels       kernels/kv_cache.cu as functions; tensor_core for half precision"""
 from .caches import CrossCache, GrowingCache, KVCache, RollingCache, StaticCache
 from .decoding import choose_splits, decode_attention
 from .generation import beam_search, caches_for, cross_attention, generate, generate_speculative

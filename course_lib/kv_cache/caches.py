@@ -2,8 +2,7 @@
 
 Every cache is one layer's. A layer asks for `next_positions(n)`, rotates its new keys by them, calls
 `append(k, v)` and attends to `view()`, oldest first. k and v are (batch, n_kv_heads, n, width); their widths
-may differ. A RollingCache stores keys unrotated (`rotated`): view()'s are rotated by `key_positions()`.
-"""
+may differ. A RollingCache stores keys unrotated (`rotated`): view()'s are rotated by `key_positions()`."""
 import torch
 from torch import Tensor
 
@@ -120,8 +119,7 @@ class RollingCache(KVCache):
 
     A query sees the sinks and `window` keys, its own included. positions="absolute" keeps every token's own
     position; "reindexed" numbers the tokens held 0, 1, 2, ..., so that positions stay small however long the
-    text. Forgetting a key moves all later ones, so keys are stored unrotated, not to be rotated back.
-    """
+    text. Forgetting a key moves all later ones, so keys are stored unrotated, not to be rotated back."""
     rotated = False
 
     def __init__(self, window: int, n_sink: int = 0, positions: str = "absolute"):

@@ -1,7 +1,6 @@
 """What is built on the caches: generation, cross-attention, beam search, speculative decoding.
 
-A model: model(tokens, caches) -> logits (b, n, vocabulary), with `blocks`, one cache per block.
-"""
+A model: model(tokens, caches) -> logits (b, n, vocabulary), with `blocks`, one cache per block."""
 import torch
 from einops import rearrange
 from torch import Tensor
@@ -139,8 +138,7 @@ def generate_speculative(model, draft_model, tokens: Tensor, max_new_tokens: int
     draft_model, a model or the MultiTokenHead of this one, draws up to n_draft tokens, one pass each. One
     pass of `model` over all of them accepts some and adds one more, so that the result is distributed as if
     `model` had drawn alone. Both caches then forget the rejected tokens. The number of drafted tokens that
-    each pass accepted is appended to `kept`, if given.
-    """
+    each pass accepted is appended to `kept`, if given."""
     check_prompt(tokens, max_new_tokens, batch=1, n_draft=(n_draft, 0))
     draw = drawing(generator) if draw is None else draw
     large, small = _readers(model, draft_model, make_cache, temperature, top_k, top_p)

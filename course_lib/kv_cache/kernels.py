@@ -14,8 +14,7 @@ def decode_kernel(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None
                   splits: int | None = None) -> Tensor:
     """`decode_attention` by kernels/kv_cache.cu, float32: one warp per part of a key head, for its queries.
 
-    Half precision, 64 or 128 wide, goes to kernels/kv_cache/tensor_core.cu.
-    """
+    Half precision, 64 or 128 wide, goes to kernels/kv_cache/tensor_core.cu."""
     lengths = check_decode(q, k, v, lengths)
     if tensor_core.fits(q, k.shape[1], v.shape[3]):
         return tensor_core.dense(q, k, v, lengths, splits)
@@ -47,8 +46,7 @@ def decode_quantized_kernel(q: Tensor, cache, splits: int | None = None) -> Tens
 def append_kernel(cache, k: Tensor, v: Tensor, rope) -> None:
     """Append to a StaticCache by one kernel (in kernels/rope.cu) that rotates the keys while it copies them.
 
-    k is not rotated yet; rope is a pair (cos, sin), as from rope_table.
-    """
+    k is not rotated yet; rope is a pair (cos, sin), as from rope_table."""
     check_append(cache, k, v, rope)
     (b, heads, n, d), (cos, sin) = k.shape, rope
     cache.reserve(k, v)

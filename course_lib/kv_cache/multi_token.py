@@ -3,8 +3,7 @@ already computed; and its use as the draft of speculative decoding.
 
 Entry i of the head is made of the model's state at token i, before its last norm, and of token i + 1. It
 predicts token i + 2. Its own state at entry i takes the place of the model's state at i + 1 where the model
-has not read that token yet: so one head drafts as many tokens as wanted.
-"""
+has not read that token yet: so one head drafts as many tokens as wanted."""
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

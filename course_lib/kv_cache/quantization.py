@@ -3,8 +3,7 @@
     int8, int4   x ~ low + step * code, code in 0 .. 2^bits - 1; the error is at most step / 2
     fp8          x ~ step * code, code a float8_e4m3fn up to 448; the relative error is at most about 1/16
 
-Two int4 codes share a byte, so the last dimension must be even.
-"""
+Two int4 codes share a byte, so the last dimension must be even."""
 from typing import NamedTuple
 
 import torch
@@ -65,8 +64,7 @@ class QuantizedCache(KVCache):
     """Whole groups of tokens as int8, int4 or fp8; the newest, up to group - 1, wait in full precision.
 
     Keys have one step per channel and group (some channels are large in every token), values one step per
-    token: a large channel of keys, or a large token of values, does not add to the errors of the others.
-    """
+    token: a large channel of keys, or a large token of values, does not add to the errors of the others."""
 
     def __init__(self, bits, group: int = 32):
         super().__init__()

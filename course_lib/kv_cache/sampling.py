@@ -1,7 +1,6 @@
 """From logits to the next token: temperature, top-k, top-p, and speculative decoding's verification.
 
-Random choices are made by a function draw(probabilities) -> index; `every_outcome` tries all its answers.
-"""
+Random choices are made by a function draw(probabilities) -> index; `every_outcome` tries all its answers."""
 import torch
 from torch import Tensor
 
@@ -54,8 +53,7 @@ def verify_draft(target: Tensor, draft: Tensor, drafted: Tensor, generator=None,
 
     drafted (n,): tokens that a small model drew, each from its row of draft (n, vocabulary). target (n + 1,
     vocabulary): the large model's probabilities before each of them, and after the last. Returns 1 to n + 1
-    tokens: the accepted ones, then one drawn from the residual, or from target's last row.
-    """
+    tokens: the accepted ones, then one drawn from the residual, or from target's last row."""
     check_draft(target, draft, drafted)
     n = len(drafted)
     draw = drawing(generator) if draw is None else draw
@@ -75,8 +73,7 @@ def drawing(generator=None):
 def every_outcome(run):
     """(probability, result) of run(draw), once per sequence of answers that its draws can give.
 
-    run is called again for each, so it must depend only on the answers of draw.
-    """
+    run is called again for each, so it must depend only on the answers of draw."""
     waiting = [[]]      # first answers still to try; a run continues them with the first possible answer
     while waiting:
         begin, told, probability = waiting.pop(), [], 1.0

@@ -1,7 +1,6 @@
 """Decoding in half precision on tensor cores, dense and paged: kernels/kv_cache/tensor_core.cu.
 
-The kernels of chapters 7 and 8 hand over to these where `fits` says so; shapes as there.
-"""
+The kernels of chapters 7 and 8 hand over to these where `fits` says so; shapes as there."""
 import math
 
 import torch

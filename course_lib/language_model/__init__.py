@@ -7,8 +7,7 @@
     training        train, evaluate; checkpoints: files that a run continues from; train_command: `train`
     tokenizers      characters, byte pairs
     look_inside     which tokens the layers attend to
-    translator      an encoder and a decoder for dates
-"""
+    translator      an encoder and a decoder for dates"""
 from .attentions import LAYERS
 from .checkpoints import load_checkpoint, save_checkpoint
 from .config import ATTENTIONS, Config

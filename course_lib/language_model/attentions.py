@@ -9,8 +9,7 @@ Each takes ModelAttention's steps and changes some: what a token projects to, th
     delta     chapter 4, the gated delta rule, a state
     sliding   chapter 5, the last `window` keys
     flash     chapter 6, softmax in tiles
-    w2        chapter 9, tokens are Gaussians
-"""
+    w2        chapter 9, tokens are Gaussians"""
 import torch
 from einops import einsum, rearrange
 from torch import nn

@@ -1,7 +1,6 @@
 """The display of training: a bar with tokens per second and the time left, and in a notebook the curves.
 
-Only for a person who watches: in tests, `run` and a pipe nothing is shown, as rates differ by machine.
-"""
+Only for a person who watches: in tests, `run` and a pipe nothing is shown, as rates differ by machine."""
 import io
 import sys
 import time

@@ -7,8 +7,7 @@ import time
 class Interrupt:
     """A context in which Ctrl-C only sets `asked`: the step is finished. A second one stops at once.
 
-    (An earlier one is the same Ctrl-C: the terminal sends it to all processes, torchrun once more.)
-    """
+    (An earlier one is the same Ctrl-C: the terminal sends it to all processes, torchrun once more.)"""
 
     def __enter__(self):
         self.asked, self.before, self.at = False, None, 0.0

@@ -1,7 +1,6 @@
 """The parts of the language model: normalization, feed-forward, and attention in steps.
 
-x is (batch, n, d_model); rope is a pair (cos, sin) or None.
-"""
+x is (batch, n, d_model); rope is a pair (cos, sin) or None."""
 from functools import partial
 
 import torch
@@ -47,8 +46,7 @@ class SwiGLU(nn.Module):
 class ModelAttention(nn.Module):
     """A layer of the model in steps: project, rotate, attend, finish. Each attention replaces some of them.
 
-    attend is a causal function (q, k, v) -> output; LanguageModel.set_attention replaces it by any other.
-    """
+    attend is a causal function (q, k, v) -> output; LanguageModel.set_attention replaces it by any other."""
     scale = None        # of the scores; None is 1 / sqrt(width of a key)
     window = None       # how many keys each query sees, its own included; None is all
     attend = staticmethod(softmax_attention)

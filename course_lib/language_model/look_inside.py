@@ -32,8 +32,7 @@ def copying_gain(model, n=24, batch=16, seed=0) -> float:
 def weight_by_distance(model, tokens, edges=(0, 1, 2, 4, 8, 16, 32, 64, 128)) -> dict:
     """{(nearest, farthest): (n_layers,)}: the share of a layer's attention weights on keys at that distance.
 
-    Absolute values, because weights of the delta rule may be negative.
-    """
+    Absolute values, because weights of the delta rule may be negative."""
     weights = model.attention_weights(tokens).abs()
     n = weights.shape[-1]
     i = torch.arange(n)
@@ -50,8 +49,7 @@ def weight_by_distance(model, tokens, edges=(0, 1, 2, 4, 8, 16, 32, 64, 128)) ->
 def effect_of_distance(model, tokens, distances=(1, 4, 16, 32, 48), seed=0) -> dict:
     """{distance: change}: the root mean square change of the last logits when one token there is replaced.
 
-    This shows whether a model sees that far, with any attention and through any number of layers.
-    """
+    This shows whether a model sees that far, with any attention and through any number of layers."""
     draws, before, moved = generator("test", seed), model(tokens)[:, -1], {}
     for distance in distances:
         changed = tokens.clone()

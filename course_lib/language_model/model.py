@@ -1,7 +1,6 @@
 """A small language model whose attention is chosen by name, or replaced by a function.
 
-tokens are (batch, n) of int64; x is (batch, n, d_model); logits are (batch, n, vocab_size).
-"""
+tokens are (batch, n) of int64; x is (batch, n, d_model); logits are (batch, n, vocab_size)."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -121,8 +120,7 @@ class LanguageModel(nn.Module):
         """tokens (batch, n) and n_new more: the likeliest at temperature 0, else drawn.
 
         Without a cache every new token costs a pass over the whole text, or over its last part if it is
-        longer than the context. With a cache the text must fit into the context.
-        """
+        longer than the context. With a cache the text must fit into the context."""
         check_generation(tokens, n_new, temperature, self.config.context, use_cache)
         if use_cache:
             return generate(self, tokens, n_new, temperature, generator=generator, make_cache=None)

@@ -45,8 +45,7 @@ class BytePairTokenizer:
     """The 256 bytes, and pairs of tokens that were merged because they often follow each other.
 
     vocabulary is the list of pairs in the order in which they were merged: pair i is token 256 + i. A pair
-    never crosses the border of a word, which includes the space before it. decode(encode(text)) is text.
-    """
+    never crosses the border of a word, which includes the space before it. decode(encode(text)) is text."""
     WORDS = re.compile(r" ?\w+| ?[^\w\s]+|\s+(?=\S)|\s+")
 
     def __init__(self, vocabulary):

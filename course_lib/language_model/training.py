@@ -1,8 +1,7 @@
 """The training loop: batches, learning rate, steps; on one process or several.
 
 A run can be stopped after any step and continues from its checkpoint: to the same bits on a CPU, to the same
-curve up to rounding on several processes or with the batch in parts.
-"""
+curve up to rounding on several processes or with the batch in parts."""
 import contextlib
 import hashlib
 import math
@@ -49,8 +48,7 @@ def train(model, data, config: TrainConfig | None = None, *, validation=None, re
     over the targets that are not NO_TARGET. report, if given, is called with the three numbers of each new
     entry. checkpoint is a file, written at each entry and at Ctrl-C, from which training continues.
 
-    Within torch.distributed every process draws the same batch and computes its own part of it.
-    """
+    Within torch.distributed every process draws the same batch and computes its own part of it."""
     config = TrainConfig(**settings) if config is None else replace(config, **settings)
     run = _Run(model, data, config, validation, checkpoint)
     with Interrupt() as interrupt:

@@ -1,8 +1,7 @@
 """An encoder reads a date in any spelling, a decoder writes it as ISO. Cross-attention is chapter 1's.
 
 source (batch, m) and target (batch, n) are characters as numbers, 0 is padding; x is (batch, n, d_model).
-`python -m course_lib dates` trains data/dates.safetensors and measures it on other days.
-"""
+`python -m course_lib dates` trains data/dates.safetensors and measures it on other days."""
 import argparse
 
 import torch

@@ -9,8 +9,7 @@ The output is o = q^T S, after the update. Every form runs token by token ("recu
 ("chunked"): the same numbers in fewer steps.
 
 Shapes: q, k (b, h, n, d_k), v (b, h, n, d_v), beta (b, h, n), decay (b, h, n) or (b, h, n, d_k),
-S (b, h, d_k, d_v).
-"""
+S (b, h, d_k, d_v)."""
 import torch
 from einops import einsum, rearrange
 from torch import Tensor
@@ -36,8 +35,7 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor | No
                return_state: bool = False):
     """The (gated) delta rule: write v at key k with strength beta. Keys are used as given, q is not scaled.
 
-    beta |k|^2 above 2 lets the state grow without bound, so it is an error.
-    """
+    beta |k|^2 above 2 lets the state grow without bound, so it is an error."""
     check_tensor("beta", beta, ("b", "h", "n"))
     return _run(q, k, v, beta, decay, form, chunk_size, state, return_state)
 
@@ -73,8 +71,7 @@ def _chunked(q, k, v, beta, decay, s, chunk_size):
 
     Plain and gated, u = v. For the delta rule all u of a chunk solve one triangular system:
 
-        u_t = beta_t (v_t - S_0^T (A_t k_t) - sum over s < t of (k_t . (A_t / A_s) k_s) u_s)
-    """
+        u_t = beta_t (v_t - S_0^T (A_t k_t) - sum over s < t of (k_t . (A_t / A_s) k_s) u_s)"""
     n = q.shape[2]
     q, k, v = (pad_to_chunks(x, chunk_size) for x in (q, k, v))
     # float64, because the difference of two large logarithms loses digits.

@@ -3,8 +3,7 @@
 softmax weighs a key by exp(q . k). With phi(q) . phi(k) instead, a product of m features, the sums over
 keys do not depend on the query: S = sum of phi(k) v^T, (m, v_dim), and z = sum of phi(k), which divides.
 
-Shapes: q, k (batch, heads, n, head_dim), v (batch, heads, n, v_dim); a state is the pair (S, z).
-"""
+Shapes: q, k (batch, heads, n, head_dim), v (batch, heads, n, v_dim); a state is the pair (S, z)."""
 import math
 from collections.abc import Callable
 
@@ -50,8 +49,7 @@ def linear_attention(q: Tensor, k: Tensor, v: Tensor, feature_map="elu", causal:
     The three forms give the same numbers. If causal, "parallel" builds the n x n matrix, "recurrent"
     carries the state from token to token, "chunked" does the first inside chunks and the second between
     them. state is (S, z) of earlier tokens, which all queries see; with return_state the new one is
-    returned too. A query whose weights are all 0 gets 0.
-    """
+    returned too. A query whose weights are all 0 gets 0."""
     phi = features_of(feature_map, normalise)
     check_linear(q, k, v, causal, form, FORMS, chunk_size)
     dtype = q.dtype

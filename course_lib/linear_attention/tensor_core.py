@@ -30,8 +30,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise
     """Out (b, h, n, d), and the state at the end, in the layout of start.
 
     q, k, v (b, h, n, d); start (b, h, d * d + d) in float32: S row by row, then z. The tokens are cut into
-    segments that run side by side, with one block per multiprocessor (two at d = 64) unless given.
-    """
+    segments that run side by side, with one block per multiprocessor (two at d = 64) unless given."""
     require_tensor_cores(q)
     check_tensor_cores(fits(q, v), "bfloat16 of width 64 or 128", q, v)
     b, h, n, d = q.shape

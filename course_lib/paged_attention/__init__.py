@@ -6,8 +6,7 @@
     scheduler    which sequence computes how many tokens in each step
     serving      the engine: one model, many requests
     memory_maps, batching, trace     simulations: how memory is used, how requests are batched
-    ring         a sequence in slices, one per process
-"""
+    ring         a sequence in slices, one per process"""
 from .batching import Row, Served, chart, continuous_batches, static_batches
 from .blocks import BlockAllocator, OutOfBlocks
 from .cache import PagedKVCache

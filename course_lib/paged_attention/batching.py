@@ -1,8 +1,7 @@
 """Static and continuous batching, compared in steps of the server and in slots that attention reads.
 
 Exact: the continuous schedule is the course's own Scheduler, which does not depend on what the tokens are. A
-step computes at most token_budget tokens. A request that arrives in step i can start in step i.
-"""
+step computes at most token_budget tokens. A request that arrives in step i can start in step i."""
 from collections import deque
 from typing import NamedTuple
 

@@ -1,8 +1,7 @@
 """Blocks of a cache: which sequence holds which, and which prefixes are known.
 
 A sequence has a name (any hashable value). Its block table lists the blocks that hold its positions in order:
-position p is stored in block table[p // block_size], at offset p % block_size.
-"""
+position p is stored in block table[p // block_size], at offset p % block_size."""
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -36,8 +35,7 @@ class BlockAllocator:
     """Which sequence holds which block. It moves no data: PagedKVCache does.
 
     A block is in exactly one of three states: held (references > 0), cached (no sequence holds it, but its
-    tokens are known, so a later request may share it; the least recently used is evicted first) or free.
-    """
+    tokens are known, so a later request may share it; the least recently used is evicted first) or free."""
 
     def __init__(self, n_blocks: int, block_size: int, hash_function=hash):
         check_sizes(n_blocks=n_blocks, block_size=block_size)

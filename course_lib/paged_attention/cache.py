@@ -8,8 +8,7 @@ from .blocks import BlockAllocator
 class PagedKVCache:
     """keys and values (n_layers, n_blocks, n_kv_heads, block_size, head_dim), and their allocator.
 
-    If v_dim is given, values are v_dim wide.
-    """
+    If v_dim is given, values are v_dim wide."""
 
     def __init__(self, n_blocks, block_size, n_layers, n_kv_heads, head_dim, dtype=torch.float32, device=None,
                  v_dim=None):
@@ -42,8 +41,7 @@ class PagedKVCache:
     def tables(self, names):
         """(tables, lengths): int32 (b, pages), padded with -1, and int32 (b).
 
-        Valid until one of these sequences grows or is freed.
-        """
+        Valid until one of these sequences grows or is freed."""
         tables = [self.allocator.table(name) for name in names]
         width = max((len(table.blocks) for table in tables), default=0)
         rows = [table.blocks + [-1] * (width - len(table.blocks)) for table in tables]

@@ -61,8 +61,7 @@ def paged_prefill_kernel(q, cache, tables, lengths, counts, layer=0, scale=None)
     """paged_prefill by a kernel: q (tokens, heads, head_dim), counts[i] rows the last of sequence i.
 
     One head of one token is a row. 32 rows of one key head (16 if head_dim is above 64) share each tile of
-    keys. float32, head_dim a multiple of 4 from 4 to 128.
-    """
+    keys. float32, head_dim a multiple of 4 from 4 to 128."""
     check_chunks(counts, q, tables)
     tokens, heads, d = q.shape
     check_paged(q[None, :1].transpose(1, 2).expand(len(counts), -1, -1, -1), cache, tables, lengths, layer)
@@ -85,8 +84,7 @@ def shared_prefix_kernel(q, cache, tables, lengths, layer=0, scale=None, n_split
 
     One launch of kernels/paged_attention/shared_prefix.cu: the shared pages, in n_splits parts, meet the
     queries of up to 32 / group_size requests at once (16 / group_size if head_dim is above 64); each
-    request's own pages are one more part. float32, head_dim a multiple of 4 from 4 to 128.
-    """
+    request's own pages are one more part. float32, head_dim a multiple of 4 from 4 to 128."""
     check_paged(q, cache, tables, lengths, layer)
     b, heads, _, d = q.shape
     n_kv_heads, size = cache.keys.shape[2], cache.block_size
@@ -116,8 +114,7 @@ def shared_pages(tables, most: int) -> int:
 def copy_blocks_kernel(cache, pairs):
     """Copy source to target for each (source, target) of pairs, all layers, keys and values in one launch.
 
-    No target may be a source or a target of another pair, because the copies run in any order.
-    """
+    No target may be a source or a target of another pair, because the copies run in any order."""
     sources, targets = [int(source) for source, _ in pairs], [int(target) for _, target in pairs]
     check_copies(cache, sources, targets)
     n_layers, n_blocks, *block = cache.keys.shape

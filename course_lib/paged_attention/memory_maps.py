@@ -1,8 +1,7 @@
 """How a cache's memory is used while requests are served: one contiguous piece for each, or blocks.
 
 Only places are simulated, no keys. All requests wait at the start and are served in order; a step adds a
-token to each running request. A map describes the memory after a step: (length, kind), in order.
-"""
+token to each running request. A map describes the memory after a step: (length, kind), in order."""
 import math
 from collections import deque
 from itertools import groupby

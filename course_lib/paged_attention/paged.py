@@ -14,8 +14,7 @@ def paged_attention(q, cache: PagedKVCache, tables, lengths, layer: int = 0, sca
 
     q (b, heads, n, head_dim); tables (b, pages) and lengths (b) from cache.tables. With a window a query sees
     that many keys, its own included. values(k, v), if given, returns the values to average; by default the
-    cached v. This is the reference: it gathers blocks into one tensor, which the kernels avoid.
-    """
+    cached v. This is the reference: it gathers blocks into one tensor, which the kernels avoid."""
     check_paged(q, cache, tables, lengths, layer, window)
     b, heads, n, d = q.shape
     n_kv_heads = cache.keys.shape[2]
@@ -43,8 +42,7 @@ def paged_prefill(q, cache: PagedKVCache, tables, lengths, counts, layer: int = 
                   window: int | None = None, values=None):
     """paged_attention of chunks of different length, concatenated in q (tokens, heads, head_dim).
 
-    counts[i] rows of q end sequence i -> (tokens, heads, v_dim). Equal lengths go together.
-    """
+    counts[i] rows of q end sequence i -> (tokens, heads, v_dim). Equal lengths go together."""
     check_chunks(counts, q, tables)
     starts, rows, parts = list(accumulate(counts, initial=0)), [], []
     for n in set(counts):

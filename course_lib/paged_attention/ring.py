@@ -22,8 +22,7 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Ten
     (b, n_kv_heads, n, ...) -> (b, n_heads, n, v_dim).
 
     Call it in every process of the group, with slices in the order of the ranks; they may differ in
-    length.
-    """
+    length."""
     rank, n_ranks, n = dist.get_rank(), dist.get_world_size(), k.shape[2]
     lengths = [torch.zeros(1, dtype=torch.long) for _ in range(n_ranks)]
     dist.all_gather(lengths, torch.tensor([n]))

@@ -53,8 +53,7 @@ class Request:
 class Scheduler:
     """Decides which sequence computes how many tokens in the next step; allocates and frees its blocks.
 
-    waiting: not begun. running: holds blocks. preempted: lost its blocks, restarts before those waiting.
-    """
+    waiting: not begun. running: holds blocks. preempted: lost its blocks, restarts before those waiting."""
 
     def __init__(self, cache: PagedKVCache, token_budget=64, max_running=16, preemption="recompute",
                  share_prefixes=True):

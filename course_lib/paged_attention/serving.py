@@ -1,8 +1,7 @@
 """Many requests served at once by one language model over a paged cache.
 
 A step runs the model once over a batch of tokens: one of each sequence that generates, and a chunk of each
-prompt that has not been read yet. The scheduler chooses them, the engine computes them.
-"""
+prompt that has not been read yet. The scheduler chooses them, the engine computes them."""
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -33,8 +32,7 @@ class Engine:
 
     Each sample draws from a generator of its own, seeded with seed + its number, so its tokens depend neither
     on the other requests nor on the schedule (in float64; in float32 up to rounding). With kernels=True
-    attention is computed by kernels/paged_attention.cu, else by the reference, which gathers the blocks.
-    """
+    attention is computed by kernels/paged_attention.cu, else by the reference, which gathers the blocks."""
 
     def __init__(self, model, n_blocks, block_size=16, kernels=False, **scheduling):
         layers, weight = [block.attention for block in model.blocks], model.embedding.weight
@@ -52,8 +50,7 @@ class Engine:
         """The id of a new request. on_token(id, sample, token) is called after the step that made the token.
 
         A sample ends after max_new_tokens or with the first token in stop, which it keeps. Tokens are drawn
-        by next_token_probabilities; the repetition penalty counts the prompt and the tokens generated.
-        """
+        by next_token_probabilities; the repetition penalty counts the prompt and the tokens generated."""
         sampling = dict(temperature=temperature, top_k=top_k, top_p=top_p,
                         repetition_penalty=repetition_penalty)
         n_slots = self.cache.allocator.n_blocks * self.cache.block_size

@@ -1,8 +1,7 @@
 """`python -m course_lib request-trace`: requests like those of a chat service, in data/request_trace.json.
 
 Lengths are lognormal: most are short, a few are very long. Their means before truncation, 161 tokens of
-prompt and 338 of output, are Kwon et al.'s (2023) for ShareGPT; spread and arrivals are chosen.
-"""
+prompt and 338 of output, are Kwon et al.'s (2023) for ShareGPT; spread and arrivals are chosen."""
 import argparse
 import json
 import math

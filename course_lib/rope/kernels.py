@@ -16,8 +16,7 @@ def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
     """`apply_rope` by kernels/rope.cu, without a gradient; x is not changed.
 
     rung: 1 is for the interleaved layout, 2 for half, 3 and 4 for both. 4 takes float32, float16 and bfloat16,
-    the others float32. None picks 4 on a GPU or in half precision, else 3, else 1 or 2.
-    """
+    the others float32. None picks 4 on a GPU or in half precision, else 3, else 1 or 2."""
     positions = check_rotation(x, cos, sin, positions, layout)
     rungs = {number: kernel for (of, number), kernel in RUNGS.items() if of == layout}
     rungs[4] = "rope_heads", 16 // x.element_size() // (1 if layout == "half" else 2)     # loads of 16 bytes

@@ -19,8 +19,7 @@ def alibi_bias(n_heads, n_q, n_k, device=None):
     """(n_heads, n_q, n_k), added to the scores: minus a slope times the distance (arXiv:2108.12409).
 
     The last query is at the position of the last key. n heads, n a power of two, have the slopes 2^(-8/n),
-    2^(-16/n), ...; for another n, the rest are every second slope of twice as many heads, as published.
-    """
+    2^(-16/n), ...; for another n, the rest are every second slope of twice as many heads, as published."""
     check_alibi(n_heads, n_q, n_k)
     power = 2 ** int(math.log2(n_heads))
     exponents = [-8 * (i + 1) / power for i in range(power)]
@@ -35,8 +34,7 @@ def axes_table(positions, axis_of_pair, base=10000.0, dtype=torch.float32):
     """(cos, sin), each (n, pairs), of tokens with several coordinates: pair i turns by axis_of_pair[i].
 
     positions (n, axes), for example time, row and column; axis_of_pair: one axis per pair, the fastest pair
-    first. Row j of the table belongs to token j, so `apply_rope(x, *axes_table(...))` rotates all of them.
-    """
+    first. Row j of the table belongs to token j, so `apply_rope(x, *axes_table(...))` rotates all of them."""
     check_axes(positions, axis_of_pair)
     angles = (positions.double()[:, torch.as_tensor(axis_of_pair)]
               * rope_frequencies(2 * len(axis_of_pair), base))

@@ -1,7 +1,6 @@
 """Chapter 2: rotary positions. A table of angles, and the rotation of queries and keys by it.
 
-Everywhere in the course `rope` is a pair (cos, sin), each (n, head_dim / 2), or None.
-"""
+Everywhere in the course `rope` is a pair (cos, sin), each (n, head_dim / 2), or None."""
 import torch
 from einops import rearrange
 
@@ -20,8 +19,7 @@ def rope_table(n, head_dim, base=10000.0, scaling=None, device=None, dtype=torch
     """(cos, sin), each (n, head_dim / 2): position p turns pair i by the angle p * base^(-2i / head_dim).
 
     scaling changes the frequencies for texts longer than those of the training, for example
-    {"kind": "linear", "factor": 4}: see course_lib/rope/scaling.py.
-    """
+    {"kind": "linear", "factor": 4}: see course_lib/rope/scaling.py."""
     check_rope_table(n, head_dim, base, dtype)
     frequencies, magnitude = rope_frequencies(head_dim, base, device), 1.0
     if scaling is not None:

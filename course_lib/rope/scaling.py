@@ -1,7 +1,6 @@
 """RoPE for texts longer than those of the training: rules that change the frequencies.
 
-Each takes the frequencies (head_dim / 2 of them, radians per position, largest first), returns new ones.
-"""
+Each takes the frequencies (head_dim / 2 of them, radians per position, largest first), returns new ones."""
 import math
 
 import torch

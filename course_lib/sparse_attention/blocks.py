@@ -66,8 +66,7 @@ class BlockMask:
     def lists(self) -> tuple[Tensor, Tensor, Tensor]:
         """(start, column, kind), int32, for a kernel: row r visits the blocks column[start[r]:start[r + 1]].
 
-        kind is 1 for a partial block, 0 for a full one.
-        """
+        kind is 1 for a partial block, 0 for a full one."""
         visited = self.visited()
         start = torch.cat([torch.zeros(1, dtype=torch.long), visited.sum(1).cumsum(0)])
         rows, columns = visited.nonzero(as_tuple=True)
@@ -120,8 +119,7 @@ def select_blocks(q: Tensor, k: Tensor, block: int, top: int, causal: bool = Tru
 
     These are the `top` blocks whose mean key has the highest scores with the query, its own block always
     among them. Causal: no later block and no later query changes the choice; inside its own block a query
-    still needs the causal mask. Trained block-sparse models learn such a choice; here nothing is learned.
-    """
+    still needs the causal mask. Trained block-sparse models learn such a choice; here nothing is learned."""
     check_selection(q, k, block, top, causal)
     scores = q @ _block_means(k, block).transpose(-2, -1)
     own, column = torch.arange(q.shape[-2])[:, None] // block, torch.arange(scores.shape[-1])

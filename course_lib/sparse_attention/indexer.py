@@ -4,8 +4,7 @@
     chosen = choose(scores, top_k)                 (b, n_q, top_k) token numbers, -1 where there are too few
     out = gather_attention(q, k, v, chosen)        attention over those
 
-The kernels of the first and the last are in kernels/sparse_attention/indexer.cu; float32, no gradient.
-"""
+The kernels of the first and the last are in kernels/sparse_attention/indexer.cu; float32, no gradient."""
 import math
 
 import torch

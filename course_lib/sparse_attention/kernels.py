@@ -1,8 +1,7 @@
 """Chapter 5: block-sparse attention by the kernels of kernels/sparse_attention.cu, float32. No gradient.
 
 Half precision is passed to the kernels for tensor cores. Values must be finite: inside a visited block a
-hidden value is multiplied by 0, and 0 * NaN is NaN.
-"""
+hidden value is multiplied by 0, and 0 * NaN is NaN."""
 import math
 
 import torch

@@ -2,8 +2,7 @@
 
 A mask is boolean, (n, n), True where query i may see key j. A rule is a function (b, h, i, j) -> bool of
 index tensors that gives the same without building n x n; it takes b and h as torch's FlexAttention does.
-window counts the keys seen, the query's own included.
-"""
+window counts the keys seen, the query's own included."""
 import math
 
 import torch

@@ -1,8 +1,7 @@
 """`python -m course_lib attention-study`: what the small language model loses without positions.
 
 Writes data/attention_study.json. The weights of data/tiny_lm.safetensors learned with rotated queries and
-keys (chapter 2); the rotation is switched off, and both models train on for the same steps and batches.
-"""
+keys (chapter 2); the rotation is switched off, and both models train on for the same steps and batches."""
 from course_lib import language_model
 from .tuning import tuning_study
 

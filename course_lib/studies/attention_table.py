@@ -1,7 +1,6 @@
 """`python -m course_lib attention-table`: every attention in one model, equal parameters and tokens.
 
-Writes data/attention_table.json after each run of training. The next call continues from it.
-"""
+Writes data/attention_table.json after each run of training. The next call continues from it."""
 import json
 import time
 from dataclasses import replace

@@ -6,8 +6,7 @@
 
 Needs `transformers` (pip install "course_lib[field_guide]"). A model of a few thousand random weights is built
 from a configuration; nothing is downloaded. Every attention layer of it is given made-up inputs, to be compared
-by itself, with the masks, positions and caches that the published model makes.
-"""
+by itself, with the masks, positions and caches that the published model makes."""
 import json
 import re
 import sys

@@ -2,8 +2,7 @@
 tokens; and four heads that are told no positions.
 
 Writes data/heads_study.json. Models of width 128 that differ only in how many heads the width is divided into,
-or in their positions, are trained from the start by the recipe of `attention-table`.
-"""
+or in their positions, are trained from the start by the recipe of `attention-table`."""
 from itertools import product
 
 import torch

@@ -2,8 +2,7 @@
 
 Writes data/indexer_study.json: how much of the dense attention falls on the chosen tokens (recall), and the
 model's loss when every layer looks at those alone; beside a window of as many tokens, untrained indexers, and
-the tokens that have the largest weights in the dense attention.
-"""
+the tokens that have the largest weights in the dense attention."""
 import torch
 from torch.nn import functional as F
 

@@ -1,8 +1,7 @@
 """`python -m course_lib linear-study`: linear attention in the small model, and after training on.
 
 Writes data/linear_study.json. The weights of data/tiny_lm.safetensors learned softmax attention; another
-attention takes its place, without a parameter more, and each trains on for the same steps and batches.
-"""
+attention takes its place, without a parameter more, and each trains on for the same steps and batches."""
 from functools import partial
 
 import torch

@@ -2,8 +2,7 @@
 
 Writes data/multi_token_study.json and the head of seed 0, data/multi_token_head.safetensors. The model of
 data/tiny_lm.safetensors does not change. Beside the head, trained for one prediction and for three in a row:
-the same head that never sees the model's states, and drafts that were not trained with the model.
-"""
+the same head that never sees the model's states, and drafts that were not trained with the model."""
 import copy
 
 import torch

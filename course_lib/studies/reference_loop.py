@@ -3,8 +3,7 @@
 The plain one is written the way a first language model is written: learned positions, LayerNorm, a GELU
 feed-forward four times as wide, biases, torch's own AdamW, one loop. Its recipe: 4 layers, 4 heads, width
 128, block 64, batch 12, 2000 steps, learning rate 1e-3 with 100 steps of warm-up and a cosine down to a
-tenth. Writes data/result.json.
-"""
+tenth. Writes data/result.json."""
 import json
 import math
 import time

@@ -2,8 +2,7 @@
 
 Writes data/rope_study.json: the loss by position on held-out plays, 64 positions at a time, up to four times
 the trained length, with the controls that decide what it means (a rule, and the unchanged model, where each
-position sees the last 256 only); and, from studies/rope_needle.py, which rule lets a head find a token.
-"""
+position sees the last 256 only); and, from studies/rope_needle.py, which rule lets a head find a token."""
 import json
 
 import torch

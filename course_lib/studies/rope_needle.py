@@ -3,8 +3,7 @@
 The small language model of the course gains nothing from far text, so its loss cannot show whether a longer
 context is used. Here one head with rotary positions is trained to find: the last token of a random text is a
 noisy copy of one earlier token, at any distance, and the head has to give that one its largest score. It is
-trained at 256 tokens and tested at 1,024, under each rule.
-"""
+trained at 256 tokens and tested at 1,024, under each rule."""
 import torch
 from torch import nn
 from torch.nn import functional as F

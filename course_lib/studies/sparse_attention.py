@@ -1,7 +1,6 @@
 """`python -m course_lib sparse-study`: the small model with windows and sinks, without training for it.
 
-Writes data/sparse_study.json.
-"""
+Writes data/sparse_study.json."""
 from torch.nn.functional import scaled_dot_product_attention
 
 from course_lib import language_model

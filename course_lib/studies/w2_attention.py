@@ -3,8 +3,7 @@
 Writes data/w2_study.json. The weights of data/tiny_lm.safetensors learned dot products. Two changes, each
 trained on for the same steps on the same batches: points (the score is a distance of the trained queries and
 keys, no new parameters), and Gaussians (chapter 9's layer: means from the trained queries and keys, widths
-that start almost equal, one temperature per head).
-"""
+that start almost equal, one temperature per head)."""
 import math
 
 import torch

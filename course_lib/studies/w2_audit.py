@@ -1,7 +1,6 @@
 """`python -m course_lib w2-audit`: chapter 9's audit of W2 attention. Writes data/w2_audit.json.
 
-Every run is written as soon as it is done: an interrupted audit resumes.
-"""
+Every run is written as soon as it is done: an interrupted audit resumes."""
 import argparse
 import math
 import multiprocessing

@@ -1,7 +1,6 @@
 """The models of chapter 9's audit: one transformer, three ways to score, all else equal.
 
-Shapes: x (batch, n, width); q, k, v (batch, heads, n, head_dim), for Gaussians q and k 2 head_dim wide.
-"""
+Shapes: x (batch, n, width); q, k, v (batch, heads, n, head_dim), for Gaussians q and k 2 head_dim wide."""
 import math
 
 import torch
@@ -18,8 +17,7 @@ MECHANISMS = ("softmax", "w2", "overlap")
 class Overlap(torch.autograd.Function):
     """gaussian_overlap for every query and key, a few heads at a time: autograd would keep every feature.
 
-    All four are (heads, head_dim, n), the scores (heads, n, m). Tested equal to gaussian_overlap.
-    """
+    All four are (heads, head_dim, n), the scores (heads, n, m). Tested equal to gaussian_overlap."""
 
     @staticmethod
     def forward(ctx, mu_q, sigma_q, mu_k, sigma_k):

@@ -1,7 +1,6 @@
 """Which runs chapter 9's audit consists of, each known by its settings.
 
-Each task is first swept over learning rates; the best is then run with seeds the sweep has not seen.
-"""
+Each task is first swept over learning rates; the best is then run with seeds the sweep has not seen."""
 import math
 from statistics import mean
 

@@ -2,8 +2,7 @@
 
 One transformer, five scores: "softmax", the repository's baseline, and what its W2Attention computed by
 commit. Fixed scales, widths of softplus + 1e-4, RoPE on the halves of a head, LayerNorm at the end: nothing
-is harmonised.
-"""
+is harmonised."""
 import torch
 from einops import rearrange
 from torch import nn

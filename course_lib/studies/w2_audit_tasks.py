@@ -105,8 +105,7 @@ def fair(s):
 def mqar(s):
     """Multi-query associative recall, reduced: vocabulary 512, 64 tokens, 8 pairs; a value knows its key.
 
-    Without that the first layer has to find the token before: softmax guessed after 1,500 steps.
-    """
+    Without that the first layer has to find the token before: softmax guessed after 1,500 steps."""
     model = AuditModel(512, 512, s["width"], s["hidden"], s["heads"], s["mechanism"], shift=True)
     return recall_run(s, model, lambda generator, batch=BATCH: associative_recall(batch, generator))
 

@@ -1,7 +1,6 @@
 """`python -m course_lib grade FOLDER --out RESULTS`: from a folder of submissions to marks.
 
-Only the exercise cells are a student's; all else is the course's own. docs/marking.md is for instructors.
-"""
+Only the exercise cells are a student's; all else is the course's own. docs/marking.md is for instructors."""
 
 import argparse
 import contextlib

@@ -1,7 +1,6 @@
 """The surroundings in which a notebook's kernel runs under nbval and under `run`: the same on every machine.
 
-A kernel started here knows by COURSE_BATCH=1 that nobody watches: no progress bars, nothing remembered.
-"""
+A kernel started here knows by COURSE_BATCH=1 that nobody watches: no progress bars, nothing remembered."""
 import os
 import sys
 import tempfile

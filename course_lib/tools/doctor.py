@@ -1,7 +1,6 @@
 """`python -m course_lib doctor`: what this machine has, what each thing is for, how to get what is missing.
 
-Old Pythons can run this file too: it is what tells their owners that they are old.
-"""
+Old Pythons can run this file too: it is what tells their owners that they are old."""
 import os
 import shutil
 import subprocess

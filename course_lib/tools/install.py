@@ -1,8 +1,7 @@
 """Makes `.venv` as `make lab` and `make test` want it: run by the Makefile with this machine's Python alone.
 
 Ready is what a stamp file in `.venv` says, so that a second call costs nothing. A call that was interrupted
-left no stamp, and the next one resumes from what is built. Two calls at once wait for each other.
-"""
+left no stamp, and the next one resumes from what is built. Two calls at once wait for each other."""
 import hashlib
 import os
 import shlex

@@ -1,7 +1,6 @@
 """`python -m course_lib moving-picture`: docs/player.svg, some steps of the player as one animated drawing.
 
-A page that runs no script shows it too (the README is one). Who asks for less motion sees one step.
-"""
+A page that runs no script shows it too (the README is one). Who asks for less motion sees one step."""
 import torch
 
 from course_lib import cuda

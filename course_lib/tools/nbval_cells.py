@@ -9,8 +9,7 @@ What is different from nbval 0.11:
 
 With COURSE_STRICT set, `check` raises for an exercise that has not passed, which turns its cell red. What an
 exercise's own cells print is then not compared, since a solved notebook prints something else than the one
-that was handed out; and a cell without saved outputs is run and not compared.
-"""
+that was handed out; and a cell without saved outputs is run and not compared."""
 import difflib
 import os
 import re

@@ -1,7 +1,6 @@
 """A pytest entry point: with `--nbval`, notebooks run under our own cells (`course_lib.tools.nbval_cells`).
 
-What that mends in nbval is listed there. Notebooks of other projects are left to nbval as it is.
-"""
+What that mends in nbval is listed there. Notebooks of other projects are left to nbval as it is."""
 from collections import defaultdict
 
 import pytest

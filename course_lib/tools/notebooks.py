@@ -1,8 +1,7 @@
 """`python -m course_lib run`: re-execute notebooks in place.
 
 It is the only thing that changes `notebooks/`. It leaves each in one canonical form, so that a second run
-without a change in between is no diff: stable cell ids, counts 1..n, no times, versions or paths.
-"""
+without a change in between is no diff: stable cell ids, counts 1..n, no times, versions or paths."""
 import argparse
 import asyncio
 import hashlib

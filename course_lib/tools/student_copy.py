@@ -15,8 +15,7 @@ def student_copy(source: Path) -> str:
     - those that print an implementation;
     - those tagged "answer".
 
-    Such a cell is as if it had never been run, and nbval has nothing to compare it with.
-    """
+    Such a cell is as if it had never been run, and nbval has nothing to compare it with."""
     import nbformat
 
     notebook = nbformat.read(source, as_version=4)

@@ -4,8 +4,7 @@
     scores        minus W2^2 over tau, and the same as dot products
     forms         w2_attention: five forms of one answer
     layer, block  attention and a transformer block as modules
-    kernels       the rungs of kernels/w2_attention.cu
-"""
+    kernels       the rungs of kernels/w2_attention.cu"""
 from .block import RotaryEmbedding, W2Config, W2TransformerBlock
 from .distance import gaussian_overlap, gaussian_w2, w2_distance
 from .forms import w2_attention

@@ -19,8 +19,7 @@ def gaussian_w2(mean_a: Tensor, cov_a: Tensor, mean_b: Tensor, cov_b: Tensor) ->
 
         W2^2 = |mean_a - mean_b|^2 + tr(A + B - 2 (A^1/2 B A^1/2)^1/2)
 
-    For measuring, not for training: the gradient of a matrix root is NaN where two eigenvalues are equal.
-    """
+    For measuring, not for training: the gradient of a matrix root is NaN where two eigenvalues are equal."""
     check_any_gaussians(mean_a, cov_a, mean_b, cov_b)
     root_a = _matrix_root(cov_a)
     cross = _matrix_root(root_a @ cov_b @ root_a)
@@ -32,8 +31,7 @@ def gaussian_overlap(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tenso
     """-1/2 (sum (mu_a - mu_b)^2 / (sigma_a + sigma_b) + sum log(sigma_a + sigma_b)), sigma as a variance.
 
     Up to a constant, the logarithm of the integral of the product of two densities. It is not a distance;
-    the public W2Attn scored with it in commit 1f86662, behind its published losses.
-    """
+    the public W2Attn scored with it in commit 1f86662, behind its published losses."""
     check_pair(mu_a, sigma_a, mu_b, sigma_b)
     total = sigma_a + sigma_b
     return -0.5 * ((mu_a - mu_b).square() / total + total.log()).sum(-1)

@@ -15,8 +15,7 @@ def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v
 
     "direct" and "expanded" build the scores; "augmented" is dot-product attention of width 2 head_dim + 2;
     "kernel" is chapter 6's flash kernel with a bias per key, and "fused" this chapter's own. The last two
-    never build n x m numbers, and of masks they take only causal.
-    """
+    never build n x m numbers, and of masks they take only causal."""
     check_w2_attention(mu_q, sigma_q, mu_k, sigma_k, v, mask, form)
     if form == "fused":
         return w2_flash_attention(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal)

@@ -1,8 +1,7 @@
 """Chapter 9's kernels as functions of tensors: every rung, the backward, both as one differentiable.
 
 Shapes as in scores.py; head_dim up to 64, v_dim up to 128; float32, float16 or bfloat16. Values must be
-finite, hidden ones too: within a tile a hidden value is multiplied by 0, and 0 times NaN is NaN.
-"""
+finite, hidden ones too: within a tile a hidden value is multiplied by 0, and 0 times NaN is NaN."""
 import math
 
 import torch
@@ -24,8 +23,7 @@ def w2_attention_kernel(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Te
     """One rung of the ladder, without a gradient: 1 builds the scores, 2 is fused, 3 uses tensor cores.
 
     3 is an instance of chapter 6's rung 7, for scores of width 2 head_dim with a bias per key, and values of
-    their own width: float16 or bfloat16, head_dim a multiple of 4, v_dim of 8.
-    """
+    their own width: float16 or bfloat16, head_dim a multiple of 4, v_dim of 8."""
     tau = check_w2_kernel(mu_q, sigma_q, mu_k, sigma_k, v, tau)
     check_w2_rung(rung, mu_q, v)
     if rung == 3:
@@ -40,8 +38,7 @@ def w2_flash_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Ten
                        causal: bool = False) -> Tensor:
     """W2 attention in O(n) memory, differentiable in all its tensors and in tau; the same bits in every run.
 
-    On a GPU with tensor cores half precision takes rung 3 and its backward.
-    """
+    On a GPU with tensor cores half precision takes rung 3 and its backward."""
     tau = check_w2_kernel(mu_q, sigma_q, mu_k, sigma_k, v, tau)
     if mu_q.is_cuda and v.dtype in HALF:
         q, k, bias = product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)

@@ -1,8 +1,7 @@
 """W2 scores, minus a squared distance over tau, and the same scores as dot products.
 
 Shapes: mu_q, sigma_q (batch, heads, n, head_dim), mu_k, sigma_k (batch, heads, m, head_dim); sigma >= 0. tau
-is a positive number, or (heads,), one per head.
-"""
+is a positive number, or (heads,), one per head."""
 import torch
 from torch import Tensor
 
@@ -16,8 +15,7 @@ def w2_scores(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau,
     """-(|mu_q - mu_k|^2 + |sigma_q - sigma_k|^2) / (tau + eps): (batch, heads, n, m).
 
     "direct" forms every difference, n x m x 2 head_dim numbers. "expanded" uses |q|^2 + |k|^2 - 2 q.k after
-    moving the origin to the first key, and clamps to 0 what rounding leaves below it.
-    """
+    moving the origin to the first key, and clamps to 0 what rounding leaves below it."""
     check_score_form(form)
     q, k = joined(mu_q, sigma_q, mu_k, sigma_k)
     if form == "direct":
@@ -42,8 +40,7 @@ def augment(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau) -
     |q|^2 is the same for all keys of a row and cancels in softmax, which leaves (2 / tau) q.k - |k|^2 / tau.
     The second term takes two columns: its value rounded to the dtype of q, and the rounding error. A single
     column of bfloat16 would err by up to half a unit. Both must fit the range of that dtype; in float16 a
-    small tau overflows it. The origin stays, so a key's row depends on it alone and may be cached.
-    """
+    small tau overflows it. The origin stays, so a key's row depends on it alone and may be cached."""
     return in_columns(*product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), tau))
 
 

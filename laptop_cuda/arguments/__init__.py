@@ -1,7 +1,6 @@
 """A kernel's parameters as the compiler types them, and the check of a call's arguments against them.
 
-The compiler spells the types (`laptop_entries.h`): typedefs, macros and parameters are seen through.
-"""
+The compiler spells the types (`laptop_entries.h`): typedefs, macros and parameters are seen through."""
 # over the guide: parameters and their check belong together
 import ctypes
 import math

@@ -1,7 +1,6 @@
 """Arrays as kernels take them: NumPy's, and torch's tensors where torch is installed.
 
-A tensor can only arrive from a program that has imported torch: nothing here imports it to look.
-"""
+A tensor can only arrive from a program that has imported torch: nothing here imports it to look."""
 import functools
 import importlib.util
 import sys

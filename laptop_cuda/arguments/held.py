@@ -1,7 +1,6 @@
 """Addresses inside a value that a kernel gets: torch's tensor accessors, structs with pointers.
 
-A traced launch works on copies of its arrays, so it must know which bytes of a value are the address of one.
-"""
+A traced launch works on copies of its arrays, so it must know which bytes of a value are the address of one."""
 import re
 import struct
 

@@ -2,8 +2,7 @@
 
 A launch inside `profile()` changes its arrays, so they are copied before it, as long as the `profile()` has
 bytes left for that; an array that did not change since the launch before is kept once. A launch that fails
-leaves its arrays as they were, so they are copied after it.
-"""
+leaves its arrays as they were, so they are copied after it."""
 import ctypes
 import weakref
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """Arrays of device pointers, and values that hold some: what they point at takes part in the launch.
 
 A traced launch works on copies. It copies the arrays that are only reached through pointers as well, and
-the runtime translates the addresses on the way in and out.
-"""
+the runtime translates the addresses on the way in and out."""
 import bisect
 import gc
 
@@ -27,8 +26,7 @@ class Pointers(np.ndarray):
 def pointers(*targets):
     """The addresses of arrays, as an array: for a kernel that takes `float**`, or addresses as int64.
 
-    The arrays live as long as what is returned.
-    """
+    The arrays live as long as what is returned."""
     if len(targets) == 1 and isinstance(targets[0], (list, tuple)):
         targets = targets[0]
     wrong = next((t for t in targets if not arrays.is_array(t)), None)
@@ -105,8 +103,7 @@ def reached(parameters: list, values: list) -> list[tuple[str, object]]:
 class _Spans:
     """Stretches of memory, each (low, high, what it is), found by an address in them.
 
-    An array of integers can hold 65,536 numbers that look like addresses, and a program many tensors.
-    """
+    An array of integers can hold 65,536 numbers that look like addresses, and a program many tensors."""
 
     def __init__(self, spans=()):
         self.spans: list[tuple] = []

@@ -1,8 +1,7 @@
 """The PTX instructions of asynchronous kernels, as C++ on the functions of include/laptop_asynchronous.h.
 
 Each is found by how its name begins; one that is not here, or has a modifier that is not, stops where it is
-reached, by name.
-"""
+reached, by name."""
 import re
 
 from ..ptx.operands import P, Unknown, own, place, put, whole

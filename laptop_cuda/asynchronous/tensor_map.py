@@ -1,7 +1,6 @@
 """A tensor map for a launch: what `cuTensorMapEncodeTiled` makes in a program, for an array of Python's.
 
-    mod.kernel[grid, block](cuda.tensor_map(a, box=(64, 32), swizzle=128), ...)      # tiles of 64 rows and 32 columns
-"""
+    mod.kernel[grid, block](cuda.tensor_map(a, box=(64, 32), swizzle=128), ...)      # tiles of 64 rows and 32 columns"""
 import ctypes
 import struct
 

@@ -4,8 +4,7 @@
     timeline.rows, timeline.depth, timeline.waits    # print(timeline) is a table, timeline.svg() a picture
 
 A step is no time. What a warp does is one step after what it did before; a wait ends one step after the last
-arrival or landing that it waited for; a copy lands one step after its issue, a late one when all else waits.
-"""
+arrival or landing that it waited for; a copy lands one step after its issue, a late one when all else waits."""
 from collections import Counter
 from html import escape
 from urllib.parse import quote

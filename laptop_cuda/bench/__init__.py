@@ -3,8 +3,7 @@
 Times depend on the machine; the ratios much less. Every build here is a fresh one, in a cache of its own,
 and its time is what the clock on the wall says; beside it is what the compiler itself used. A run's time
 is what the process used, of all its threads, so that a busy machine does not count; of plain runs, which
-use all cores, the clock's is in a row of its own.
-"""
+use all cores, the clock's is in a row of its own."""
 import argparse
 import ctypes
 import os

@@ -11,8 +11,7 @@ class KernelError(RuntimeError):
 
     `.kind` is one of `out of bounds`, `misaligned`, `race`, `uninitialized`, `barrier divergence`,
     `deadlock`, `misused barrier`, `bad descriptor`, `timeout`, `bad launch`, `assertion`, `division by zero`,
-    `stack overflow`, `not supported`; of host code also `host access`, `misuse` (of the API) and `crash`.
-    """
+    `stack overflow`, `not supported`; of host code also `host access`, `misuse` (of the API) and `crash`."""
 
     def __init__(self, kind: str, message: str, kernel: str = "", block: tuple | None = None,
                  thread: tuple | None = None, line: int = 0):

@@ -21,8 +21,7 @@ class Inside(InsideTables, dict):
     Keys: kernel, arch, compiler, registers, spill_stores, spill_loads, stack, static_shared, dynamic_shared,
     block, occupancy {blocks, warps, most_warps, share, limited_by, by}; with a disassembler instructions
     {kind: how many}; with a launch as_compiled {kind: (requests, passes or sectors, lost passes)}, None for a
-    kind that is not told, and executed {kind: how many warp instructions}; with a card bound.
-    """
+    kind that is not told, and executed {kind: how many warp instructions}; with a card bound."""
     lines: list[InsideLine]
     launch: LaunchReport | None
     missing: str                 # how to get the disassembler, if there is none
@@ -46,8 +45,7 @@ def inspect(kernel, arch="sm_90", *, block=None, shared_bytes: int = 0, launch: 
 
     `kernel` is `mod.name`, `mod["name<64, 32>"]`, or one of them with its `[grid, block, shared_bytes]`.
     `launch` is a launch that `profile()` counted: it brings block, shared memory and counts per line along.
-    `card` is the data sheet of a card: then the least time that each of its pipes needs is shown.
-    """
+    `card` is the data sheet of a card: then the least time that each of its pipes needs is shown."""
     if isinstance(kernel, Launch):
         kernel, block, shared_bytes = kernel.kernel, kernel.block, kernel.shared_bytes
     if not isinstance(kernel, Kernel):

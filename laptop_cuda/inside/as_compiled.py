@@ -11,8 +11,7 @@ is: so many accesses of each width on that line. Two rules lead from there to th
    or taken apart to 4 or 8, where the addresses are aligned. Every combination is tried; those count whose widths
    are those of the machine code in every run. If they agree on the requests and passes, that is the answer.
 
-Where they do not, or none does, it is not told, and not guessed.
-"""
+Where they do not, or none does, it is not told, and not guessed."""
 import itertools
 import math
 from collections import Counter, defaultdict

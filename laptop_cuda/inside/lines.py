@@ -1,7 +1,6 @@
 """The machine code of a kernel by source line: what the compiler made of it, and what the engine counted.
 
-Three sources, never mixed: **counted** (engine), **compiled** (nvcc), **modelled** from both (`model.py`).
-"""
+Three sources, never mixed: **counted** (engine), **compiled** (nvcc), **modelled** from both (`model.py`)."""
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -10,8 +10,7 @@
   - The slow paths of divisions, roots and shuffles are taken for never executed.
 
 This alone of what `inspect` shows is a model, and is shown as one ("modelled"): its thresholds (a tenth of a
-block's lines may be strays, three tenths may be colder than its loads) are chosen, not measured.
-"""
+block's lines may be strays, three tenths may be colder than its loads) are chosen, not measured."""
 import math
 from collections import defaultdict
 

@@ -1,7 +1,6 @@
 """The time below which a launch cannot fall on a card: one bound per pipe, from its data sheet.
 
-A bound, never a prediction: each pipe is busy in every cycle, on every multiprocessor, at boost clock.
-"""
+A bound, never a prediction: each pipe is busy in every cycle, on every multiprocessor, at boost clock."""
 from ..report import LaunchReport
 
 SCHEDULERS = 4                   # warp instructions per cycle of a multiprocessor
@@ -12,8 +11,7 @@ NEEDED = ("name", "arch", "memory_gb_per_s")
 def bound(card: dict, inside: dict, launch: LaunchReport | None) -> dict:
     """{"card", "pipes": [{pipe, work, unit, known, microseconds}], "binds"}.
 
-    A pipe that the data sheet does not give is left out.
-    """
+    A pipe that the data sheet does not give is left out."""
     missing = [name for name in NEEDED if name not in card]
     if missing:
         raise ValueError(f"card: its data sheet lacks {', '.join(missing)}")

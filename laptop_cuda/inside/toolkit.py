@@ -1,8 +1,7 @@
 """NVIDIA's compiler and disassembler: where they are, and what they make of a kernel for an architecture.
 
 No card is needed. Both come with the CUDA toolkit, or as wheels for Linux and Windows:
-`pip install ".[inside]"` in the folder of the course or of laptop_cuda.
-"""
+`pip install ".[inside]"` in the folder of the course or of laptop_cuda."""
 import json
 import os
 import re

@@ -13,8 +13,7 @@ whose pointers are the arrays of the test in order, then the output if the test 
 
 The submission's host code (`solve`, `custom_kernel`) and the challenge's Python run as you, without walls: judge what you
 would run yourself. Every launch of every case is checked and counted. The exit status is 0 if all is right, 1 if a result is
-wrong, a bug is found or a budget is exceeded, 2 if the submission cannot be judged, 124 after the timeout.
-"""
+wrong, a bug is found or a budget is exceeded, 2 if the submission cannot be judged, 124 after the timeout."""
 import argparse
 import json
 import re

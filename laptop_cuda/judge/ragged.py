@@ -1,8 +1,7 @@
 """Ragged shapes: a given case with one size less by one.
 
 Left out are shapes that break an order that all given cases keep, and what the reference does not take.
-Arrays are cut to what their dimensions are in all given cases: N, M * N, N - K + 1.
-"""
+Arrays are cut to what their dimensions are in all given cases: N, M * N, N - K + 1."""
 import math
 import operator
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """References that ask for device="cuda", run on the CPU: the device is replaced where torch is called.
 
 What torch.empty made, and nothing has written since, is remembered: it promises no values. So are the
-functions that drew random numbers: a GPU draws others from the same seed.
-"""
+functions that drew random numbers: a GPU draws others from the same seed."""
 import re
 from contextlib import contextmanager
 

@@ -1,7 +1,6 @@
 """One launch on the CPU: arguments into C structures, the runtime's answer back out.
 
-The structures mirror `include/engine.h`; the runtime is a library built once.
-"""
+The structures mirror `include/engine.h`; the runtime is a library built once."""
 # over the guide: one launch, both directions
 import ctypes
 import functools
@@ -75,8 +74,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
         files: dict[str, str] | None = None, defines: tuple = (), cluster=((0, 0, 0), 0)) -> LaunchResult:
     """Runs one kernel to its end. `values` are arrays, None, or a value's bytes, one for each of `params`.
 
-    `files` are the texts of the source and of the files beside it that it includes, by name, for messages.
-    """
+    `files` are the texts of the source and of the files beside it that it includes, by name, for messages."""
     laptop_run, laptop_free = _runtime(str(library))
     family = Family()
     now = current()

@@ -24,8 +24,7 @@ class Entry:
 class Library:
     """A loaded build: its entries by (kernel, template arguments), its constants, its globals.
 
-    Modules of the same text share one library in memory, but each has values of its own for the globals.
-    """
+    Modules of the same text share one library in memory, but each has values of its own for the globals."""
     path: Path
     handle: ctypes.CDLL
     entries: dict[tuple[KernelText, str], Entry]

@@ -2,8 +2,7 @@
 
 `show(picture, front)` displays one output. It always holds the still (an image with its text alternative,
 caption and words) and the words as plain text, which are what a test compares. Only an interactive kernel
-with `anywidget` adds the widget, because a widget's id is random and its page needs the kernel.
-"""
+with `anywidget` adds the widget, because a widget's id is random and its page needs the kernel."""
 import html
 import sys
 from collections.abc import Callable

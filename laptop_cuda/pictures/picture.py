@@ -2,8 +2,7 @@
 
 A row is a request, the first on top. For global memory a box of eight small cells is a sector of 32 bytes,
 the unit that moves: full boxes are what coalescing looks like. For shared memory a column is a bank; a
-number in a cell is how many words the request wants of that bank, and so how many passes it takes.
-"""
+number in a cell is how many words the request wants of that bank, and so how many passes it takes."""
 import html
 
 from ..machine import REAL, fullest

@@ -6,8 +6,7 @@
     except cuda.KernelError as error:
         error.play()                     # opens at the accesses that the error speaks of
 
-Where nobody can move it, it is a still: of the first bank conflict, else of wasted bytes, else of an access.
-"""
+Where nobody can move it, it is a still: of the first bank conflict, else of wasted bytes, else of an access."""
 from collections import defaultdict
 
 from ..machine import Machine, fullest

@@ -15,8 +15,7 @@ on paper, are drawn by the course's `figures` with matplotlib.
 
 A mark can be used as a control: `set={"head": 3}` changes the state when it is clicked or reached by Tab and
 pressed, `hover=True` when the pointer enters it, and `drag="name"` makes it the handle of a draggable point;
-the handle moves to where a mark with `place="name"` is pressed.
-"""
+the handle moves to where a mark with `place="name"` is pressed."""
 import html
 import json
 import math

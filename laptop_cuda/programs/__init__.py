@@ -1,7 +1,6 @@
 """Whole programs: a `.cu` with `main` compiles and runs unchanged, its launches counted or checked.
 
-The program runs in a process of its own: a crash of it is a message. Its launches are told through a pipe.
-"""
+The program runs in a process of its own: a crash of it is a message. Its launches are told through a pipe."""
 import json
 import os
 import subprocess

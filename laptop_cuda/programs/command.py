@@ -20,8 +20,7 @@
 
 What follows the sources belongs to the program. The exit status is the program's own; if that is 0,
 1 if a bug was found or a budget exceeded; 2 if it does not compile; 128 + n if it was ended by signal n;
-124 after a --timeout. A program that has not ended at its --limit is stopped: 0, if no bug was found.
-"""
+124 after a --timeout. A program that has not ended at its --limit is stopped: 0, if no bug was found."""
 import json
 import re
 import sys

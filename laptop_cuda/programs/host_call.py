@@ -1,7 +1,6 @@
 """A host function called from Python, in a process of its own: what crashes there is a message.
 
-Its arrays go along as managed memory, which both sides may use, and come back if all went well.
-"""
+Its arrays go along as managed memory, which both sides may use, and come back if all went well."""
 import ctypes
 import pickle
 import sys

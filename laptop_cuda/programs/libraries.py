@@ -3,8 +3,7 @@
 Left out are the functions that use such a library and those that call these, in whichever file they are;
 declarations that name one; instances of templates that are gone; macros whose text does, and their uses
 outside functions. Of a class's host functions only the body goes. Every line keeps its number. Where such a
-library was included, the types that kernels take from it are: 16-bit numbers, tensor accessors, handles.
-"""
+library was included, the types that kernels take from it are: 16-bit numbers, tensor accessors, handles."""
 import re
 
 from ..text.outline import Function, Outline, outline

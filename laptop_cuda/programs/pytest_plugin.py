@@ -5,8 +5,7 @@
         assert ran.status == 0 and "passed" in ran.stdout
 
     def test_traffic(cuda_program):
-        cuda_program("prog.cu", budgets=["sectors=100_000", "scan:excess=0"])
-"""
+        cuda_program("prog.cu", budgets=["sectors=100_000", "scan:excess=0"])"""
 from pathlib import Path
 
 import pytest

@@ -67,8 +67,7 @@ class Budget:
         return cls(found[2], int(re.sub("[_,]", "", found[3])), found[1] or "")
 
     def over(self, ran: Ran) -> str:
-        """How the budget is exceeded; "" if it is kept. What was not launched keeps no budget but `launches`.
-        """
+        """How the budget is exceeded; "" if it is kept. What was not launched keeps no budget but `launches`."""
         used = ran.total(self.count, self.kernel)
         whose = f"{self.kernel}: " if self.kernel else ""
         if not ran.total("launches", self.kernel) and self.count != "launches":

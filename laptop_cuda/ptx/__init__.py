@@ -5,8 +5,7 @@
  16, 16); } while (0)
 
 Labels are labels of C++, of this statement alone. An asm with an instruction that is not known becomes a trap
-with the instruction's name: an error where it is reached, and none where it is not.
-"""
+with the instruction's name: an error where it is reached, and none where it is not."""
 import re
 from dataclasses import dataclass
 

@@ -1,8 +1,7 @@
 """The PTX instructions that the engine knows, each as C++ on the functions of `include/ptx.h`.
 
 A modifier has its effect, changes nothing by its nature (a hint, the only rounding that there is), or is not
-known: then the instruction is an error where it is reached.
-"""
+known: then the instruction is an error where it is reached."""
 import re
 
 from .. import packs

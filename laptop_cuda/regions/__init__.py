@@ -14,8 +14,7 @@ their turns in the order in which fibers run them, from barrier to barrier, so t
 to the bit, of wrong kernels too. Shuffles make loops over the lanes of a warp, inside a loop over the warps
 (`regions/warps.py`); where threads add up, they go side by side (`regions/packs.py`). Kernels that this does
 not understand stay with fibers (`regions/check.py`); only plain launches use it. The function is a lambda at
-the start of the kernel, so that it has its template arguments and runs however the kernel is launched.
-"""
+the start of the kernel, so that it has its template arguments and runs however the kernel is launched."""
 from collections.abc import Callable
 from pathlib import Path
 

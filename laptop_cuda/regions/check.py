@@ -1,8 +1,7 @@
 """Whether a kernel may run as loops over its threads from barrier to barrier, as `regions/` writes them.
 
 It may if all its threads take the same way through its barriers, which must show in the text, and if it calls
-nothing that knows of other threads. What is not understood is refused: fibers run it.
-"""
+nothing that knows of other threads. What is not understood is refused: fibers run it."""
 import re
 
 from ..rewrite.table import LIBRARY, constants, symbols

@@ -8,8 +8,7 @@
 
 The order of a sum's additions must stay, so each waits for the one before; those of four threads need not
 wait for each other. The threads of a pack go together through the loops that all threads have in common, and
-through an `if` where all of them agree. `regions/quiet.py` says where that cannot be seen.
-"""
+through an `if` where all of them agree. `regions/quiet.py` says where that cannot be seen."""
 from ..text.statements import Declared, Statement, declaration, statements
 from .check import Refused
 from .quiet import Packs

@@ -1,7 +1,6 @@
 """Which regions can run in packs (`regions/packs.py`): they write nothing but the threads' own variables.
 
-No other thread can see then in which order things happen. What the text does not show counts as a write.
-"""
+No other thread can see then in which order things happen. What the text does not show counts as a write."""
 import re
 
 from ..text.statements import CHANGES, SCALAR, VECTORS, Declared, Statement, assigned, declaration, statements

@@ -4,8 +4,7 @@
                                           LAPTOP_EACH_LANE { ... v += laptop_take_xor<float>(given, ..., 1); }
 
 A lane gives its value at the end of one loop over the lanes and takes another's at the start of the next.
-That is the same as waiting in the middle of the statement if nothing else in it depends on when it happens.
-"""
+That is the same as waiting in the middle of the statement if nothing else in it depends on when it happens."""
 import re
 from dataclasses import dataclass
 

@@ -42,8 +42,7 @@ profile's counts. It works on a copy of the arrays as they were before the launc
 - `error`: null, or {"kind", "message", "events": [rows of the accesses it speaks of, its own first]}.
 
 Local variables are no events: the compiler announces accesses to memory, not to registers. `replay.registers`
-has the scalar ones of a source in one file by name, from a second run (`replay/registers.py`).
-"""
+has the scalar ones of a source in one file by name, from a second run (`replay/registers.py`)."""
 import functools
 import math
 

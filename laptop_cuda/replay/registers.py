@@ -3,8 +3,7 @@
 The hooks of the compiler see accesses to memory only. So a copy of the kernel is built that also stores each
 scalar variable after each statement that assigns it, on the same lines, and the launch is recorded once more
 with it. Where that run does not go step by step as the replay, nothing is said from there on; the same holds
-for sources of several files and for whole arrays, vectors and structures.
-"""
+for sources of several files and for whole arrays, vectors and structures."""
 import ctypes
 import dataclasses
 

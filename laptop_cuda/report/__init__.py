@@ -2,8 +2,7 @@
 
 Three words, never mixed. **Asked** is what the active lanes asked for, in bytes. **Moved** is 32 bytes for
 each sector that a request touched: what is asked of L1, and at most this much goes on to L2. **Unique** is
-32 bytes for each sector touched at all, however often: the least to move. Caches are not modelled.
-"""
+32 bytes for each sector touched at all, however often: the least to move. Caches are not modelled."""
 # over the guide: the counts of a launch, and the tables that show them
 import html
 from dataclasses import dataclass, field

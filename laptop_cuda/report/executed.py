@@ -1,8 +1,7 @@
 """How often warps executed each source line, from the basic blocks that a profiled launch counted.
 
 The runtime counts by program counter. The disassembler of the machine's own toolchain (objdump) tells which
-lines the code between two of the counting hooks belongs to.
-"""
+lines the code between two of the counting hooks belongs to."""
 import functools
 import re
 import shutil

@@ -9,8 +9,7 @@ Each figure is marked. **exact**: by definition, from the launch or from the add
 (`as written`: nvcc may merge accesses or keep values in registers; then the card asks for less).
 **as compiled**: chosen by nvcc for that card, or a published rule applied to what it chose; with nvdisasm, what
 its machine code asks of memory in place of what is written (`inside/as_compiled.py`).
-**not known here**: what only a card can tell, such as times, rates of caches and stalls.
-"""
+**not known here**: what only a card can tell, such as times, rates of caches and stalls."""
 import csv
 import html
 import io

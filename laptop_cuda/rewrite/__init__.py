@@ -10,8 +10,7 @@
 
 The typedef lets the compiler read the declaration: arrays of any dimension, several names, structs and sizes
 that depend on a template need nothing from us. What CUDA does not have becomes a `static_assert`
-in its place: an error where it is compiled, ignored behind an `#if` that is not.
-"""
+in its place: an error where it is compiled, ignored behind an `#if` that is not."""
 import re
 
 from ..text.outline import Function, Outline, outline

@@ -1,7 +1,6 @@
 """What the passes of the rewriter share: a file's tokens, edits of its text, and how to refuse a statement.
 
-A pass is a function of a `Part` and of the `Edits` that it adds to; `PASSES` in `rewrite/` lists them.
-"""
+A pass is a function of a `Part` and of the `Edits` that it adds to; `PASSES` in `rewrite/` lists them."""
 from dataclasses import dataclass, field
 
 from ..text.outline import Function, Outline

@@ -1,7 +1,6 @@
 """The generated end of every source: one C function per kernel, and the table with names and types.
 
-The compiler evaluates what the text cannot tell: the types of parameters, constants, which `#if` is taken.
-"""
+The compiler evaluates what the text cannot tell: the types of parameters, constants, which `#if` is taken."""
 import ctypes
 import re
 from dataclasses import dataclass
@@ -102,8 +101,7 @@ def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -
     """The end of a generated source: entries, then the table of rows.
 
     `sources` are the file and the files beside it that it includes. `wanted` holds kernels with their template
-    arguments; `entry(number, expression)` writes `laptop_entry_<number>`, for the CPU or a GPU.
-    """
+    arguments; `entry(number, expression)` writes `laptop_entry_<number>`, for the CPU or a GPU."""
     free = [f for source in sources for f in source.functions if not f.member]
     names = [_full_name(f) for f in free]
     of_host = {_full_name(f) for f in free if f.template and not f.on_device}

@@ -1,8 +1,7 @@
 """What the statements of a kernel's source assign and use, and on which conditions each depends.
 
 Enough to walk from a value back to the lines that it was made from: names are taken at their word, and
-pointers are followed only by name (`const float* row = x + ...`, then `row[c]`).
-"""
+pointers are followed only by name (`const float* row = x + ...`, then `row[c]`)."""
 import bisect
 from dataclasses import dataclass, field
 

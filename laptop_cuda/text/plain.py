@@ -2,8 +2,7 @@
 
 A comment may begin in no string, a string in no comment, and a line may go on behind a backslash: whoever
 reads one of them otherwise than the compiler does can be shown other code than is compiled. A judge therefore
-compiles what `plain_text` gives, in which nothing is left to read otherwise, and refuses the rest.
-"""
+compiles what `plain_text` gives, in which nothing is left to read otherwise, and refuses the rest."""
 import re
 
 PIECE = re.compile(

@@ -4,8 +4,7 @@ g++ puts hooks before statements that load and store, and none before a call tha
 flag -fno-elide-constructors makes functions of nearly all such copies, which have hooks; what is left (a
 struct for `...`, a result that is built in place, the copies of the C++ library) would not be counted. g++
 writes its calls down beside each traced build, and here they are looked at: what the build does decides,
-whatever the types are called.
-"""
+whatever the types are called."""
 import re
 from pathlib import Path
 
@@ -29,8 +28,7 @@ VARIABLE = re.compile(r"(?P<name>[\w.$]*?)(?P<number>D\.\d+)(?:\.[\w.$]+|\[[^*>(
 def uncounted_copy(folder: Path, made: ObjectFile) -> str | None:
     """The first function that takes or gives a struct where no hook sees it, in words: "`name` in line 3".
 
-    `made` is the object of that build. None where the compiler writes nothing down.
-    """
+    `made` is the object of that build. None where the compiler writes nothing down."""
     written = folder / CALLS
     text = written.read_text(errors="replace") if written.exists() else ""
     functions = {f"D.{number}" for number in FUNCTION.findall(text)}

@@ -1,7 +1,6 @@
 """Where builds are kept, and the helpers that make a folder of them safe for several processes.
 
-A program on this engine has its own caches: `prefer_cache` names a folder, and perhaps an environment variable.
-"""
+A program on this engine has its own caches: `prefer_cache` names a folder, and perhaps an environment variable."""
 import contextlib
 import functools
 import hashlib

@@ -1,8 +1,7 @@
 """Arrays that a kernel and what it calls declare, whether or not a launch reaches them: on a GPU all have their place.
 
 The object has those in device memory. g++ writes down the others beside each traced build (`by_value`); with
-clang those in shared memory are known only where a launch has reached them, and those of a thread not at all.
-"""
+clang those in shared memory are known only where a launch has reached them, and those of a thread not at all."""
 import re
 from dataclasses import dataclass
 from pathlib import Path

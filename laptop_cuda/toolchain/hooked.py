@@ -2,8 +2,7 @@
 
 g++ names each function that it gives hooks, in the list beside the build (`by_value`). A function that the
 library has and that list has not is the engine's own. If a line of the source is in it, then either the source
-has kept a function of its own from hooks, in whatever way, or code of the source was put in line there.
-"""
+has kept a function of its own from hooks, in whatever way, or code of the source was put in line there."""
 import bisect
 import re
 from pathlib import Path

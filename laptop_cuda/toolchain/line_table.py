@@ -1,7 +1,6 @@
 """The lines of a library's code, read from its DWARF 4 tables: for machines without addr2line.
 
-It knows no inlined calls: code of a header has the place of the source's row before it, which calls it.
-"""
+It knows no inlined calls: code of a header has the place of the source's row before it, which calls it."""
 import bisect
 import functools
 import struct

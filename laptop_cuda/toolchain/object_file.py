@@ -1,7 +1,6 @@
 """What a compiled object asks of others, read from its ELF tables: symbols, and code that runs by itself.
 
-Objects of 64 bits, little-endian: x86-64 and arm64 on Linux.
-"""
+Objects of 64 bits, little-endian: x86-64 and arm64 on Linux."""
 import struct
 from dataclasses import dataclass
 from pathlib import Path

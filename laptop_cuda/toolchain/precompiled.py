@@ -20,8 +20,7 @@ def precompiled(tool: Compiler, flags: list[str], include: list[str]) -> list[st
     refuses `std::to_string` after headers of this kind (clang 14: two types of one name for a va_list).
 
     Made once for a compiler and its flags, and again when a header has changed. LAPTOP_CUDA_PRECOMPILED=0
-    does without: a folder that is thrown away after one kernel would not get its 27 MB back.
-    """
+    does without: a folder that is thrown away after one kernel would not get its 27 MB back."""
     if tool.zig or tool.clang or os.environ.get("LAPTOP_CUDA_PRECOMPILED") == "0":
         return []
     kept = [f for f in flags if not f.startswith(("-I", "-iquote", "-fdump", "-Wpedantic"))] + include

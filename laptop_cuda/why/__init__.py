@@ -20,8 +20,7 @@ with that block recorded. What the value was made from is found in three steps, 
 
 Which lines come first is an estimate from their text (`suspects.py`). With the right values of the whole
 array it is an experiment: some hundred small changes of the kernel are run (`edits.py`, `trials.py`), and the
-lines whose change makes wrong elements right come first.
-"""
+lines whose change makes wrong elements right come first."""
 import operator
 from dataclasses import dataclass
 

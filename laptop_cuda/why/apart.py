@@ -6,8 +6,7 @@ The last store to the element was made by some thread of each kernel. What these
 compared, element by element, in the order of the wrong kernel: one that only this one loads, one with another
 value (then the threads that made that are compared in turn), one that is missing; or all is the same, and the
 values come apart in the arithmetic. Where the warp exchanged values, all of its lanes count. A shared array
-that only one kernel has is looked through to what its makers had loaded.
-"""
+that only one kernel has is looked through to what its makers had loaded."""
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace

@@ -2,8 +2,7 @@
 
 A change drops a factor, a term or a statement, takes another operator, constant or variable of the same kind,
 multiplies or divides by one that is at hand, or assigns a variable that a loop forgets. Nothing here knows
-what is right: `why/trials.py` runs the changed kernels.
-"""
+what is right: `why/trials.py` runs the changed kernels."""
 import re
 from dataclasses import dataclass
 

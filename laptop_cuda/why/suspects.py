@@ -4,8 +4,7 @@ A line weighs as much as it computes, and more where it fits what is seen: an el
 comes from infinities, quotients and exponentials; one that no thread stored, from conditions and indices; a
 value that is carried from turn to turn is easily updated wrongly. The numbers below were chosen on the wrong
 answers of a course's kernel exercises, where this order alone has the guilty line among the first three in 51
-of 86. What was tried (`why/trials.py`) outweighs it.
-"""
+of 86. What was tried (`why/trials.py`) outweighs it."""
 import math
 from dataclasses import dataclass
 

@@ -1,8 +1,7 @@
 """Experiments on a wrong kernel: each small change is run, and its values compared with those wanted.
 
 All changed kernels are compiled as one file, each in a namespace of its own, and run on copies of what the
-launch was given. A change that cannot be compiled, that fails or that runs much longer counts for nothing.
-"""
+launch was given. A change that cannot be compiled, that fails or that runs much longer counts for nothing."""
 import ctypes
 import re
 

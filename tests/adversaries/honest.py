@@ -1,8 +1,7 @@
 """Honest answers, really different ones: each student decides alone, at each place where one can decide.
 
 A task is a list of places; each place a list of ways. The first way is the one that most would take: it has half of the
-weight. `answers(rng)` is one student's set.
-"""
+weight. `answers(rng)` is one student's set."""
 import random
 import re
 

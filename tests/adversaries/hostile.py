@@ -1,8 +1,7 @@
 """Submissions that try to get a mark they did not earn, to disturb another's, or to stop the grader.
 
 Each is the cell of exercise 1.91 (`normalise(x)`) or, where it defines `attend`, of 1.92; `exercises/practice.py` declares
-both. None computes what is asked for, so none may pass. COURSE stands for the course's folder.
-"""
+both. None computes what is asked for, so none may pass. COURSE stands for the course's folder."""
 
 from . import named
 

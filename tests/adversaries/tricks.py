@@ -1,8 +1,7 @@
 """More submissions that try to get a mark they did not earn, or to stop the grader; see hostile.py.
 
 PYTHON is for exercise 1.91 (`normalise(x)`), KERNELS for 1.94 (`twice(x, out, n)`). None computes what is asked for in the
-way that the exercise asks, so none may pass.
-"""
+way that the exercise asks, so none may pass."""
 
 from . import named
 

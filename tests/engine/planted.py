@@ -1,7 +1,6 @@
 """Kernels with one planted bug each, written before the search for bugs was: what `report.why` is measured on.
 
-A bug is (kernel, right text, wrong text); the guilty line is the one that differs.
-"""
+A bug is (kernel, right text, wrong text); the guilty line is the one that differs."""
 import numpy as np
 
 import laptop_cuda as cuda

@@ -1,8 +1,7 @@
 """Planted bugs: each kernel has one mistake, and the sanitizer must name its kind, its line and its array.
 
 The faulty line carries a comment `// BUG name`. A race has two sides, and either may be the one that is noticed.
-Everything runs in three thread orders: the kind must be the same in all of them.
-"""
+Everything runs in three thread orders: the kind must be the same in all of them."""
 import contextlib
 import re
 from dataclasses import dataclass, field

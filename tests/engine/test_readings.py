@@ -1,7 +1,6 @@
 """The engine's counts beside readings of NVIDIA's profiler that others have published.
 
-The kernels behind the readings are not ours. readings.cu has patterns of our own that access memory alike.
-"""
+The kernels behind the readings are not ours. readings.cu has patterns of our own that access memory alike."""
 import hashlib
 import json
 import subprocess

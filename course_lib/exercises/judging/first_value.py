@@ -2,8 +2,7 @@
 
 Both are run on the failing case with every operation of torch looked at. A value of the student's is known if
 the reference has it too, in whatever shape and under whatever name; inputs are. Of an unknown one it is said
-that it is the first: another way to the same result has such values as well, so it names a place to look.
-"""
+that it is the first: another way to the same result has such values as well, so it names a place to look."""
 import io
 import sys
 from dataclasses import replace

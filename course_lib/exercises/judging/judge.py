@@ -4,8 +4,7 @@
     answer = runner.run(request(exercise, cases), source)       # may be another process
     judge(exercise, cases, answer, source)                      # here
 
-`evaluate(exercise, source, seed)` is the three in one process.
-"""
+`evaluate(exercise, source, seed)` is the three in one process."""
 import ast
 import hashlib
 import math

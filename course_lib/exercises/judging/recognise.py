@@ -16,8 +16,7 @@ def recognise(exercise: Exercise, cases: list[Case], run: Run, source: str,
     """(name, question) of the one of `mistakes`, (name, question, run), with the same outcomes, or None.
 
     Two misconceptions may both be a race, or both out of bounds: then the one that reports the same lines
-    wins, and if that does not tell them apart, none is named.
-    """
+    wins, and if that does not tell them apart, none is named."""
     codes = {m.name: normal(exercise, exercise.wrong_code(m)) for m in exercise.misconceptions}
     found: list[tuple[int, str, str]] = []
     for name, ask, theirs in mistakes:

@@ -1,8 +1,7 @@
 """Verdicts that need no run: the untouched stub, and what the exercise does not allow.
 
 A name that an exercise forbids is looked for where the code uses torch's or a module's: a variable, a
-parameter, function or attribute of `self` that the student has called so is the student's own.
-"""
+parameter, function or attribute of `self` that the student has called so is the student's own."""
 
 import ast
 

@@ -2,8 +2,7 @@
 
 A check only offers the call, and compiles once more where a variable is declared without a value. The call
 runs the failing case again, tries small changes of the student's kernel against the expected values of the
-case, and shows lines of the student's own text. The solution takes no part; changes are not shown.
-"""
+case, and shows lines of the student's own text. The solution takes no part; changes are not shown."""
 import re
 
 import torch

@@ -1,8 +1,7 @@
 """Run a student's source text on inputs, in a namespace of exactly the given names.
 
 This half of a check may run in another process: it takes plain data (a `Request`), has neither solutions nor
-expected values, and returns plain data (a `Run`).
-"""
+expected values, and returns plain data (a `Run`)."""
 
 import ast
 import inspect

@@ -3,8 +3,7 @@
 `screen` looks for a forbidden name in the source. This looks at what is called, so that `getattr(F, "soft" +
 "max")`, a module that calls it inside, and the same operation under another name are found too. Code that
 calls anything while the watch is down is found as well. It works inside the process that runs the code, so it
-is no wall: what ends the watch without a call, reaches into it, or leaves torch, is not seen.
-"""
+is no wall: what ends the watch without a call, reaches into it, or leaves torch, is not seen."""
 
 import _thread
 import contextlib

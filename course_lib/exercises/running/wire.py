@@ -6,8 +6,7 @@ builds anything but these: every size is checked against the bytes that are ther
 
     "WIRE" | length of the header, 4 bytes | header, JSON: the tree | each array's bytes, in its order
 
-This file imports only the standard library, torch and numpy: the grader's child loads it alone.
-"""
+This file imports only the standard library, torch and numpy: the grader's child loads it alone."""
 # over the guide: the whole format in one file, which the child loads alone
 from __future__ import annotations
 

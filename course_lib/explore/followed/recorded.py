@@ -4,8 +4,7 @@ What an address holds is carried along. A load of q or k, stored as it was, make
 load; a thread that stores after it read elements of q and of k has made a score; who reads a score and stores
 has made a weight of it. No layout of a kernel is assumed. Events are those of a replay, as dicts; loads of
 `SOURCES` also have "sector", "sectors" (for how many the request of the warp asked, as the engine counts
-them) and "asked" (which: one set for all lanes of the request).
-"""
+them) and "asked" (which: one set for all lanes of the request)."""
 from collections import Counter, defaultdict, namedtuple
 from dataclasses import dataclass, field
 from functools import cached_property

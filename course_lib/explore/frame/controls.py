@@ -25,8 +25,7 @@ class _Listed:
 class Slider(_Listed):
     """One of a row of numbers. With `play` it has a button that walks through them.
 
-        Slider("stride", range(1, 33), unit="floats")
-    """
+        Slider("stride", range(1, 33), unit="floats")"""
     unit: str = ""
     play: bool = False
     kind: str = field(default="slider", init=False)
@@ -72,8 +71,7 @@ class Point:
     """A handle that is dragged, or moved by the arrow keys: `draw` gets the pair (x, y).
 
     `box` (left, top, width, height) is where the ranges `xs` and `ys` (low, high, step) are on the sheet, y
-    growing upwards; `draw` marks the handle by `canvas.circle(..., drag="name")`.
-    """
+    growing upwards; `draw` marks the handle by `canvas.circle(..., drag="name")`."""
     name: str
     xs: tuple
     ys: tuple

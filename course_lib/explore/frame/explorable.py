@@ -29,8 +29,7 @@ class Explorable:
     in a file `course_lib/explore/powers.py`, shown by `explore.show("powers", n=3)`. `draw` is a function of
     the state alone. `page` (optional) names the values that the book offers, where no kernel computes:
     the states of all combinations are drawn when the book is made; a control that it does not name stays
-    where it starts. The words are what a reader hears who does not see the picture: every number in it.
-    """
+    where it starts. The words are what a reader hears who does not see the picture: every number in it."""
     title: str
     caption: str
     controls: tuple

@@ -5,8 +5,7 @@
     families   what is peculiar to a family, a function each; mixtures and hybrids: more of them
     folder     config.json and safetensors; loading: names in the file to ours
     serving    many prompts at once; tiny: folders that anybody can make again
-    model      open_model, logits, generate; text: tokenizer and chat template; chat: a conversation
-"""
+    model      open_model, logits, generate; text: tokenizer and chat template; chat: a conversation"""
 from course_lib.field_guide.whole.decoder import NotANumber
 from course_lib.field_guide.whole.folder import BadCheckpoint
 from course_lib.field_guide.whole.model import Model, open_model

@@ -1,8 +1,7 @@
 """The other side of `sandbox.py`: a process with torch loaded that forks once for each student's piece.
 
 It is started by path, knows only the files named to it, and serves one job at a time: fork, build the walls,
-run, answer, and end everything that the job has started. Nothing it holds is secret.
-"""
+run, answer, and end everything that the job has started. Nothing it holds is secret."""
 # over the guide: the child loads this file by its path, without the package around it
 import importlib.util
 import json

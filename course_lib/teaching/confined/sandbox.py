@@ -4,8 +4,7 @@
         reply = sandbox.run(request, source)        # a results.Request and text -> a Reply
 
 One process with torch loaded waits, and forks once for each run (a few milliseconds); the fork builds its
-walls (`walls.py`), runs the code, sends plain data back (`wire.py`) and is ended with all it started.
-"""
+walls (`walls.py`), runs the code, sends plain data back (`wire.py`) and is ended with all it started."""
 import json
 import os
 import select

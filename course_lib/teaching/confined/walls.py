@@ -2,8 +2,7 @@
 
 Limits on time, memory, processes and files (setrlimit); another user, if this one is root; only the listed
 folders to read (Landlock); no network and nothing that reaches into another process (seccomp). They cannot be
-undone and are inherited. Standard library only (C by ctypes): the grader's child loads this alone.
-"""
+undone and are inherited. Standard library only (C by ctypes): the grader's child loads this alone."""
 import ctypes
 import errno
 import os
@@ -65,8 +64,7 @@ def drop(uid: int, keep_search: bool) -> None:
     """Become an unprivileged user for good.
 
     `keep_search` keeps the one right to pass through folders that are closed to others (a Python below /root,
-    say); what may be read is then up to Landlock alone, so keep it only together with Landlock.
-    """
+    say); what may be read is then up to Landlock alone, so keep it only together with Landlock."""
     PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_CAP_AMBIENT, RAISE = 8, 24, 47, 2
     for cap in range(64):
         if not (keep_search and cap == CAP_DAC_READ_SEARCH):

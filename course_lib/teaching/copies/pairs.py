@@ -1,8 +1,7 @@
 """Pairs of students whose answers agree more often than the class's own habits explain.
 
 One short function is often written twice. So an agreement weighs the less the more of the class has it:
-log2(N / n) bits, where n of N students wrote it so. A pair's bits are summed over *write* exercises.
-"""
+log2(N / n) bits, where n of N students wrote it so. A pair's bits are summed over *write* exercises."""
 import itertools
 import math
 from dataclasses import dataclass

@@ -13,8 +13,7 @@ class Softmax(Problem):
     first is written. What is not kept until then is read again. A block keeps at most room / 4 numbers; the
     reference uses 8 bytes per warp of them for the sums, and the budget grants those. So a row costs n / s
     sectors twice, less floor(kept / s), with s floats per sector, and n / s for the result. Warps have at
-    least as many lanes as a sector has floats, so that a request of consecutive lanes is whole sectors.
-    """
+    least as many lanes as a sector has floats, so that a request of consecutive lanes is whole sectors."""
     id, chapter, name, title = "90.3", 1, "softmax", "A row that does not fit"
     minutes, points, target = 25, 6, 100_000
     own_warps = single = True

@@ -19,8 +19,7 @@ def passes(places: list[int], size: int, machine: Machine, exact: bool = False) 
     """Passes over the banks of one request, whose lanes begin at these bytes of shared memory.
 
     `exact` is for a question of a different kind: 0 unless every leading part of the lanes takes the least,
-    which is the number of its words over the number of banks, rounded up.
-    """
+    which is the number of its words over the number of banks, rounded up."""
     total, together = 0, lanes_together(size)
     for first in range(0, len(places), together):
         words, load = set(), [0] * machine.banks

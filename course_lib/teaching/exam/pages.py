@@ -14,8 +14,7 @@ class Gather(Problem):
     and gathered once per entry of `order`. The other arrays cost what `run` says. So no layout costs less.
 
     Room: the pages have `slots` rows of the least multiple of a sector that holds a row. A larger pitch does
-    not fit into them, a smaller one lets a row begin inside a sector and costs a sector more there.
-    """
+    not fit into them, a smaller one lets a row begin inside a sector and costs a sector more there."""
     id, chapter, name, title = "90.8", 8, "gather", "Rows in pages"
     minutes, points, target = 15, 4, 160_000
     unsaid = ("room",)

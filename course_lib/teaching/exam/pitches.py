@@ -43,8 +43,7 @@ class Turn(Problem):
     last tile is such a leading part: the budget is reached.
 
     Shared memory: 32 rows of the least pitch that reaches it for every n. All smaller ones have been tried;
-    for one n a smaller one may do, which is within the budget too.
-    """
+    for one n a smaller one may do, which is within the budget too."""
     minutes, points, measured, target = 15, 4, "wavefronts", 6000
     unsaid = ("shared_bytes",)
     floats, widths = 1, (33, 270)

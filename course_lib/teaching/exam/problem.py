@@ -26,8 +26,7 @@ class Problem:
 
     `longest(machine, numbers, size)` is the most steps that a thread of the reference does, and
     `least(machine, numbers)` the bytes of shared memory that hold what the card wants there. The size of an
-    array is a constant of the source: between `least` and the budget it fits few sheets.
-    """
+    array is a constant of the source: between `least` and the budget it fits few sheets."""
     id = name = title = text = body = trial = ""     # `trial`: a notebook cell that runs the kernel
     chapter = minutes = points = 0
     target = 0

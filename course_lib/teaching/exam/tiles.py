@@ -14,8 +14,7 @@ class Product(Problem):
     (m k ceil(n / columns) + k n ceil(m / rows) + m n) / (floats per sector). Whole sectors need a depth and a
     number of columns that are multiples of a sector's floats, and the least depth leaves most room for the
     sums. Among all `rows` and `columns` that then fit, `choose` takes the cheapest: it tries them all. Each
-    number of rows is tried with the most columns that fit beside it, since more columns cost no more.
-    """
+    number of rows is tried with the most columns that fit beside it, since more columns cost no more."""
     id, chapter, name, title = "90.2", 0, "product", "The tiles of a product"
     minutes, points, target = 25, 6, 130_000
     unsaid, single = ("longest_thread",), True
@@ -144,8 +143,7 @@ class Flash(Problem):
     Every query meets every key. While a key is in shared memory, at most room / width - 1 queries fit
     beside it. So each key is read at least ceil(n / that) times, and each query once; a row of `width`
     floats, a multiple of 32, is whole sectors. With the roles of queries and keys exchanged, n and m are
-    exchanged in that sum; the large case has m <= n and as many tiles, so that this costs no less.
-    """
+    exchanged in that sum; the large case has m <= n and as many tiles, so that this costs no less."""
     id, chapter, name, title = "90.7", 6, "best_match", "As many queries as fit"
     minutes, points, target = 25, 6, 100_000
     single = True

@@ -21,8 +21,7 @@ class Looked(Problem):
     that. The rows that do not exist cut a leading or a trailing part off a diagonal; a trailing one is a
     leading one of the shifted diagonal, which the search contains too.
 
-    Shared memory: 31 + window rows of the least such pitch, for every n as in `pitches.Turn`.
-    """
+    Shared memory: 31 + window rows of the least such pitch, for every n as in `pitches.Turn`."""
     id, chapter, name, title = "90.5", 5, "looked_at", "Who looks at this key?"
     minutes, points, measured, target = 20, 5, "wavefronts", 6000
     unsaid = ("shared_bytes",)

@@ -1,7 +1,6 @@
 """Whose work a file is: told by the outermost folder, zip or file name that names somebody, or by a roster.
 
-What a student can choose inside a hand-in (folders in a zip, files in a folder) never names anybody else.
-"""
+What a student can choose inside a hand-in (folders in a zip, files in a folder) never names anybody else."""
 import csv
 import datetime
 import re
@@ -56,8 +55,7 @@ def person_of(path: PurePosixPath, depth: int | None = None) -> Person:
     """The person of a path below the folder of submissions.
 
     `depth` 1, 2, ... says at which level the names are. Without it the outermost folder that is a name or a
-    number is taken (folders 01 to 40), then the file's own name.
-    """
+    number is taken (folders 01 to 40), then the file's own name."""
     part = _naming(path, depth)
     return from_name(part) or Person(unicodedata.normalize("NFC", part))
 
@@ -118,8 +116,7 @@ def _without_common_words(text: str) -> str:
 class Roster:
     """The students of a class, from a CSV file: `name`, and perhaps `id`, `email`, `login`, `group`.
 
-    The gradebooks that Canvas and Moodle export will do as they are.
-    """
+    The gradebooks that Canvas and Moodle export will do as they are."""
     people: list[dict[str, str]] = field(default_factory=list)
 
     @classmethod

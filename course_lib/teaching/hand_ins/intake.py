@@ -1,8 +1,7 @@
 """The notebooks in a folder of submissions and in zip files in it, read without trusting them.
 
 Nothing is unpacked to the disk and nothing is followed: no links, no devices. Every size is bounded before it
-is read, per file and per hand-in, so that one hand-in cannot take the memory or the time of the others.
-"""
+is read, per file and per hand-in, so that one hand-in cannot take the memory or the time of the others."""
 
 import datetime
 import io

@@ -1,8 +1,7 @@
 """Submissions from a folder of any naming: one per student and chapter, with what was found beside it.
 
     alice/03_gqa.ipynb   03_gqa_alice.ipynb   alice.zip with 03_gqa.ipynb   submitted/alice/gqa/gqa.ipynb
-    Alice Smith_4711_assignsubmission_file_/anything.zip   smithalice_12345_678910_03_gqa.ipynb
-"""
+    Alice Smith_4711_assignsubmission_file_/anything.zip   smithalice_12345_678910_03_gqa.ipynb"""
 import codecs
 import datetime
 import json
@@ -47,8 +46,7 @@ def collect(folder: Path, class_zips: list[Path] = (), depth: int | None = None,
     """One submission per student and chapter: the newest that can be read; its notes name the others.
 
     A folder or a file without a notebook counts as a submission too, and so does a student of the roster who
-    sent nothing, so that the table misses nobody.
-    """
+    sent nothing, so that the table misses nobody."""
     handed_in = [made for found in notebooks_in(folder, class_zips, depth) for made in read(found)]
     handed_in += _without_notebook(folder, handed_in)
     if roster:

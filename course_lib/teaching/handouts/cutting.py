@@ -1,8 +1,7 @@
 """Taking exercises out of the package's code: functions hand their calls on, kernels are left out.
 
 What is taken out is declared here by name. A handout is searched by text and by behaviour (`leaks.py`): there is
-none where a solution is missing from these lists.
-"""
+none where a solution is missing from these lists."""
 import ast
 import re
 import textwrap

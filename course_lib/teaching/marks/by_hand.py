@@ -1,8 +1,7 @@
 """Marks that a person gives: RESULTS/by_hand.csv, which `grade` writes and reads again, filled in.
 
 A student's text answer is a Markdown cell that begins with `Answer 3.a` (a heading or bold, or not): each has a
-line with its text. Points of an ordinary exercise replace the automatic ones. Filled-in lines are kept.
-"""
+line with its text. Points of an ordinary exercise replace the automatic ones. Filled-in lines are kept."""
 
 import csv
 import re

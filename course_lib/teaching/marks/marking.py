@@ -153,8 +153,7 @@ def _oracle(exercise: Exercise, cases, seed: int) -> judge.Oracle:
 def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: judge.Oracle) -> Verdict:
     """`judge.judge`, with the misconceptions run once for all students, and only when one of them is wrong.
 
-    Only the comparisons are bounded: the engine, which runs kernels here, reserves more addresses.
-    """
+    Only the comparisons are bounded: the engine, which runs kernels here, reserves more addresses."""
     with bounded_memory(JUDGING):
         known = judge.Oracle(oracle.expected, oracle.misconceptions or [])
         first = judge.judge(exercise, cases, run, source, seed, known)

@@ -5,5 +5,4 @@
     index.py     the index of terms, and which chapters link a term to its definition
     texts.py     README, NOTATION and docs as pages; the glossary's terms
     build.py     the source folder, Sphinx over it, and what the result weighs
-    assets/      configuration, style and the script of the glossary
-"""
+    assets/      configuration, style and the script of the glossary"""

@@ -23,8 +23,7 @@ def section(text: str, heading: str) -> str:
 def relinked(text: str, here: str, pages: dict[str, str]) -> str:
     """Links to files of the repository become links to their pages; what has no page keeps its text alone.
 
-    `here` is the page's own folder in the book ("" or "chapters/"), `pages` maps a file to its page.
-    """
+    `here` is the page's own folder in the book ("" or "chapters/"), `pages` maps a file to its page."""
     up = "../" * here.count("/")
 
     def link(found: re.Match) -> str:

@@ -1,8 +1,7 @@
 """`python -m course_lib lint [NOTEBOOK...]`: the conventions that every notebook of the course keeps.
 
 Each rule is a generator of complaints, `rule(book) -> Iterator[str]`; `RULES` lists them, and the test suite
-runs them all. `lint house` measures the tree (house.py), `lint voice` looks for riddles (voice.py).
-"""
+runs them all. `lint house` measures the tree (house.py), `lint voice` looks for riddles (voice.py)."""
 import sys
 
 from course_lib.tools.lint import code, exercises, house, text, voice

@@ -1,8 +1,7 @@
 """`python -m course_lib lint house`: the tree against the guides of the house.
 
 The import graph is read from the syntax trees, imports inside functions included. What is over a guide says
-why in one line that begins with `# over the guide:` (`// over the guide:` in C++).
-"""
+why in one line that begins with `# over the guide:` (`// over the guide:` in C++)."""
 import ast
 import re
 from dataclasses import dataclass, field

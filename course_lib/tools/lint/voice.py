@@ -1,8 +1,7 @@
 """`python -m course_lib lint voice [PATH...]`: phrases that a reader has to decipher.
 
 A dozen patterns for the house's commonest riddles, over comments, docstrings, messages and prose. A line that
-needs one says `voice: ok` in a comment. What it prints is a list to read: it finds plain sentences too.
-"""
+needs one says `voice: ok` in a comment. What it prints is a list to read: it finds plain sentences too."""
 import json
 import re
 from collections.abc import Iterator
