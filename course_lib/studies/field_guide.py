@@ -9,7 +9,6 @@ from a configuration; nothing is downloaded. Every attention layer of it is give
 by itself, with the masks, positions and caches that the published model makes."""
 import json
 import re
-import sys
 from dataclasses import dataclass
 
 import torch
@@ -228,7 +227,3 @@ def main(arguments) -> int:
     equal = sum(difference < TOLERANCE for difference in worst)
     print(f"{equal} of {len(rows)} families within {TOLERANCE:.0e}; largest difference {max(worst):.1e}")
     return 0 if equal == len(rows) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,6 @@ Needs `transformers` (pip install "course_lib[field_guide]"). The library writes
 are replaced by made-up ones, and both read it. Nothing is downloaded. Logits are compared over the largest of
 them. """
 import json
-import sys
 import tempfile
 from pathlib import Path
 
@@ -207,6 +206,3 @@ def record(rows: list[dict], library: str) -> None:
 
 
 NAMES = [name for name in {**CONFIGS, **BASES} if name in WHOLE]
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
