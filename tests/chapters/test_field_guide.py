@@ -166,8 +166,6 @@ def test_gradients_reach_every_weight():
                        for weight in layer.parameters()), place
 
 
-# Describing a configuration
-
 def test_describe_counts_a_mix_by_hand():
     config = dict(QWEN3, model_type="gpt_oss", num_hidden_layers=4, sliding_window=128,
                   layer_types=["sliding_attention", "full_attention"] * 2)

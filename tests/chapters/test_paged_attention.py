@@ -21,8 +21,6 @@ import references
 from references import contiguous, filled_cache, launches_of, names_the_argument
 
 
-# Blocks
-
 def test_a_prompt_takes_as_many_blocks_as_it_needs():
     allocator = BlockAllocator(4, 4)
     assert allocator.can_allocate([0] * 16) and not allocator.can_allocate([0] * 17)
@@ -105,8 +103,6 @@ def test_check_sees_a_lost_and_a_doubled_block():
             allocator.check()
 
 
-# Attention
-
 @pytest.mark.parametrize("heads, kv_heads", [(2, 2), (4, 2), (6, 1)])
 @pytest.mark.parametrize("n", [1, 3])
 def test_paged_is_contiguous_attention(heads, kv_heads, n):
@@ -172,8 +168,6 @@ test_bad_input_is_named = names_the_argument({
         lambda: copy_blocks_kernel(filled_cache([2], dtype=torch.float32), [(0, 40)])]})
 
 
-# Kernels
-
 def kernel_call(kernel="grouped", n_splits=1, heads=4, kv_heads=2, d=8, lengths=(1, 16, 9),
                 dtype=torch.float32):
     cache = filled_cache(lengths, kv_heads, d, 4, dtype)
@@ -220,8 +214,6 @@ def test_the_table_of_the_kernel_file_is_counted():
     text = (cuda.KERNELS / "paged_attention.cu").read_text()
     assert counted == re.findall(r"^//   [1-5] .*?([\d,]{7,}) +([\d,]{7,})$", text, re.M)
 
-
-# Serving
 
 VOCABULARY, CONTEXT = 11, 24
 small_model = partial(references.small_model, 8, 20, d_model=8, d_hidden=8, context=CONTEXT)
@@ -473,8 +465,6 @@ def test_bad_requests_are_named(argument, change):
         with pytest.raises(ValueError, match=f"^{argument} must "):
             Scheduler(engine.cache, **wrong)
 
-
-# Machines that do anything in any order
 
 class Blocks(RuleBasedStateMachine):
     """A cache against contiguous lists. A slot holds a number that only its whole prefix puts there."""
