@@ -17,11 +17,10 @@
 //                    buffer: a thread may go ahead                           its order waits for its sums
 //   4 producer_warp  a warp of its own orders                    STAGES      threads multiply, tensor cores are idle
 //   5 warpgroup_attention, 6 overlapped: asynchrony/warpgroup.cu
-//   7 flash3_forward: asynchrony/flash3.cu
+//   7 flash3_forward, 8 shared_by_cluster: asynchrony/flash3.cu
 //
-// The result leaves as a tile, too: send_rows. Counted at n = 256, one head, not causal: bytes asked of global
-// memory, copies included, and wavefronts of shared memory by threads; what copies write and wgmma reads there is
-// not counted. The last two lines are chapter 6's. Has not run on a card.
+// The result leaves as a tile, too: send_rows. Counted at n = 256, one head: bytes asked of global memory, copies
+// included, and wavefronts of shared memory by threads; the last two are chapter 6's. Has not run on a card.
 //
 //   kernel                     asked  wavefronts  products of tensor cores
 //   1 one_tile               328,704      65,956
@@ -31,6 +30,7 @@
 //   5 warpgroup_attention    328,704         696   128 of a warpgroup
 //   6 overlapped             328,704         712   128
 //   7 flash3_forward         197,632         448    96, a third of them twice as wide
+//   8 shared_by_cluster      132,096         529    96
 //   flash_two_groups         328,704      96,768
 //   flash_tensor_core        197,632       6,144   4,096 of a warp
 #include "common/asynchronous.cuh"

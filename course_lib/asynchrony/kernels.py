@@ -16,12 +16,14 @@ RUNGS = {1: ("asynchrony", "one_tile", 64, 32, 64), 2: ("asynchrony", "two_buffe
          3: ("asynchrony", "ring", 64, 32, 64), 4: ("asynchrony", "producer_warp", 64, 32, 96),
          5: ("asynchrony/warpgroup", "warpgroup_attention", 64, 64, 160),
          6: ("asynchrony/warpgroup", "overlapped", 64, 64, 160),
-         7: ("asynchrony/flash3", "flash3_forward", 128, 128, 384)}
+         7: ("asynchrony/flash3", "flash3_forward", 128, 128, 384),
+         8: ("asynchrony/flash3", "shared_by_cluster", 128, 128, 384)}
+CLUSTERS = 8                            # the rung whose blocks come in twos, and order half a tile each
 SLOTS = 4                               # tiles in the ring of the rungs from 5 on: keys, values, keys, values
 
 
 def asynchronous_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
-                           rung: int = max(RUNGS), stages: int = 3) -> tuple[Tensor, Tensor]:
+                           rung: int = 7, stages: int = 3) -> tuple[Tensor, Tensor]:
     """One rung of the ladder: -> out (batch, n_heads, n_q, head_dim), lse (batch, n_heads, n_q) in float32.
 
     bfloat16; head_dim 64, from rung 5 on also 128. stages: buffers of the ring in rungs 3 and 4, 2 to 4."""
@@ -33,13 +35,15 @@ def asynchronous_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False
     file, name, rows, keys, threads = RUNGS[rung]
     q, k, v = aligned(q, k, v)
     instance = f"<{d}>" if rung >= 5 else f"<{stages}>" if rung >= 3 else ""
-    kernel, grid = cuda.load(file)[name + instance], (math.ceil(n_q / rows), heads)
+    blocks, twos = math.ceil(n_q / rows), rung == CLUSTERS
+    kernel, grid = cuda.load(file)[name + instance], (blocks + blocks % 2 * twos, heads)
     last = lse, q.shape[1] // k.shape[1], n_q, n_k, float(scale), int(causal)
     if rung < 5:
         kernel[grid, threads](tile_map(k, keys), tile_map(v, keys), tile_map(out, 64, 128), q, *last)
         return out, lse
     kernel.shared_limit = SHARED_BYTES_SM90
-    sizes = (q, 64), (k, keys), (v, keys), (out, 64)
+    ordered = keys // 2 if twos else keys
+    sizes = (q, 64), (k, ordered), (v, ordered), (out, 64)
     kernel[grid, threads, 2 * d * (rows + SLOTS * keys)](*(tile_map(x, n, 128) for x, n in sizes), *last)
     return out, lse
 

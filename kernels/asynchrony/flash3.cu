@@ -1,4 +1,4 @@
-// FlashAttention-3 forward: the last rung of the ladder that begins in asynchrony.cu.
+// FlashAttention-3 forward: rungs 7 and 8 of the ladder that begins in asynchrony.cu.
 //
 //   out = softmax(scale * q k^T) v,   lse = log of the sum of exp of each row's scores
 //
@@ -34,10 +34,10 @@ __device__ __forceinline__ void take_registers() {
 }
 
 // A warpgroup's rows from row0 on against all tiles; `group` is 0 or 1.
-template <int D>
-__device__ __forceinline__ void consume(Ring<D, ROWS, KEYS, SLOTS> ring, bf16* q_tile,
-                                        const CUtensorMap* out_map, float* __restrict__ lse, int group,
-                                        int row0, int tiles, int n_q, int n_k, float scale, int causal) {
+template <int D, typename R>
+__device__ __forceinline__ void consume(R ring, bf16* q_tile, const CUtensorMap* out_map,
+                                        float* __restrict__ lse, int group, int row0, int tiles, int n_q,
+                                        int n_k, float scale, int causal) {
     const int row = row0 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     const int seen_by_all = keys_seen(row0, n_q, n_k, causal);
     Softmax softmax;
@@ -109,4 +109,75 @@ __global__ void __launch_bounds__(PRODUCER + CONSUMERS, 1)
         consume<D>(ring, q_tiles + group * 64 * D, &out_map, lse, group, row0 + group * 64, tiles, n_q, n_k,
                    scale, causal);
     }
+}
+
+// 8: two neighbouring blocks, a cluster, share each tile: 256 rows per copy of k and v. Each orders half of it, for
+// the shared memory of both; a slot is empty when the warps of both have left it, and each block's own barrier
+// expects the whole tile.
+__device__ __forceinline__ void arrive_at(uint64_t* barrier, int block) {
+    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(
+                     tensor_core::shared_address(barrier)),
+                 "r"(block)
+                 : "memory");
+}
+__device__ __forceinline__ void meet_cluster() {
+    ptx::barrier_cluster_arrive();
+    ptx::barrier_cluster_wait();
+}
+
+template <int D>
+struct SharedRing : Ring<D, ROWS, KEYS, SLOTS> {
+    __device__ void produce(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
+                            int row0, int head, int kv_head, int tiles, int block) {
+        const int none = 0;  // the queries alone
+        Ring<D, ROWS, KEYS, SLOTS>::produce(q_map, k_map, v_map, row0, head, kv_head, none);
+        const uint16_t both = 3;
+        for (int i = 0; i < 2 * tiles; ++i) {
+            uint64_t *full = &this->full[i % SLOTS], *empty = &this->empty[i % SLOTS];
+            while (!ptx::mbarrier_try_wait_parity(ptx::sem_acquire, ptx::scope_cluster, empty,
+                                                  i / SLOTS % 2 ^ 1)) {
+            }
+            expect(full, KEYS * D * sizeof(bf16));
+            for (int c = 0; c < D; c += 64) {
+                const int half = block * KEYS / 2, at[] = {c, i / 2 * KEYS + half, kv_head};
+                ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global,
+                                          this->tile(i) + c * KEYS + half * 64, i % 2 ? v_map : k_map, at,
+                                          full, both);
+            }
+        }
+    }
+    __device__ __forceinline__ void leave(int i) {
+        if (threadIdx.x % 32 == 0)
+            for (int block = 0; block < 2; ++block) arrive_at(&this->empty[i % SLOTS], block);
+    }
+};
+
+// Grid (n_q / 128 rounded up to an even number, heads), block and shared memory as before; maps of 64 keys.
+template <int D>
+__global__ void __launch_bounds__(PRODUCER + CONSUMERS, 1) __cluster_dims__(2)
+    shared_by_cluster(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
+                      const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap out_map,
+                      float* __restrict__ lse, int group_size, int n_q, int n_k, float scale, int causal) {
+    extern __shared__ __align__(1024) bf16 q_tiles[];
+    __shared__ uint64_t q_full, full[SLOTS], empty[SLOTS];
+    SharedRing<D> ring = {{q_tiles, &q_full, full, empty}};
+    const int block = blockIdx.x % 2, head = blockIdx.y;
+    const int row0 = (gridDim.x - 1 - blockIdx.x) * ROWS, last_row0 = row0 + block * ROWS;  // of the two
+    const int tiles = tiles_seen(last_row0, ROWS, KEYS, n_q, n_k, causal);
+    if (threadIdx.x == 0) ring.start(2 * CONSUMERS / 32);
+    meet_cluster();
+
+    if (threadIdx.x < PRODUCER) {
+        give_registers<24>();
+        if (threadIdx.x == 0)
+            ring.produce(&q_map, &k_map, &v_map, row0, head, head / group_size, tiles, block);
+    } else {
+        take_registers<240>();
+        const int group = threadIdx.x / 128 - 1;
+        wait(&q_full, 0);
+        consume<D>(ring, q_tiles + group * 64 * D, &out_map, lse, group, row0 + group * 64, tiles, n_q, n_k,
+                   scale, causal);
+    }
+    meet_cluster();  // nobody leaves while the other may still write here
 }

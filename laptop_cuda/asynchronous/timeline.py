@@ -67,7 +67,7 @@ class Timeline:
                     continue
                 waiting[thread] = turn
             elif what == "copy landed":
-                at, first = issued[name]
+                at, first = issued.get(name, (-2, 0))    # or another block of the cluster has
                 step = 1 + (first if n == at + 1 else idle if barrier else clock[thread])
             elif what == "wait ends":
                 last, of = over.get(turn, (0, None))

@@ -58,7 +58,7 @@ def test_bad_input_is_named(change, words):
 
 @pytest.mark.slow
 def test_the_header_quotes_what_is_counted():
-    """And the last rung asks memory for what chapter 6's best rung asks."""
+    """And rung 7 asks memory for what chapter 6's best rung asks."""
     text = (cuda.KERNELS / "asynchrony.cu").read_text()
     told = [(row[1], row[2]) for row in re.finditer(r"//   \S.*?  +([\d,]{7,}) +([\d,]+)", text)]
     given = inputs(256, 256)
@@ -69,7 +69,15 @@ def test_the_header_quotes_what_is_counted():
         copied = launch.copies_in.bytes + launch.copies_out.bytes
         counted.append((f"{asked([launch]) + copied:,}", f"{wavefronts([launch]):,}"))
         assert excess([launch]) == 0
-    assert counted == told and counted[-1][0] == counted[-3][0]
+    assert counted == told and counted[-1][0] == counted[6][0]
+
+
+def test_a_timeline_shows_tiles_that_another_block_has_ordered():
+    with cuda.profile() as report:
+        asynchrony.asynchronous_attention(*inputs(129, 256), rung=8)
+    landed = [row["bytes"] for row in report.launches[0].timeline(block=1).rows
+              if (row["what"], row["barrier"], row["phase"]) == ("copy landed", "full[0]", 0)]
+    assert landed == [64 * 64 * 2] * 2
 
 
 PLAIN = [   # rung, what becomes what, the kind of error and its words when copies are late
@@ -116,7 +124,13 @@ FLASH3 = [
     (7, "if ((j + 1) * KEYS > seen_by_all) hide", "if ((j + 1) * KEYS > n_k) hide", "wrong", ""),
     (7, "wait_products<1>();", "", "race", "not waited for"),
     (7, "expect(q_full, ROWS * D", "expect(q_full, ROWS * D / 2", "race", "q_tiles"),
-    (7, "blockIdx.y, n_q, OWN + group", "0, n_q, OWN + group", "race", "in two blocks")]
+    (7, "blockIdx.y, n_q, OWN + group", "0, n_q, OWN + group", "race", "in two blocks"),
+    (8, "    meet_cluster();\n\n", "    __syncthreads();\n\n", "misused barrier", "full[0] of block (1, 0)"),
+    (8, "    meet_cluster();  // nobody", "    // nobody", "race", "that block may have ended by then"),
+    (8, "ring.start(2 * CONSUMERS / 32);", "ring.start(CONSUMERS / 32);", "race", "of block (1, 0) while a wgmma"),
+    (8, "block < 2; ++block", "block < 1; ++block", "deadlock", "can go on"),
+    (8, "both = 3;", "both = 1 << block;", "deadlock", "8,192 bytes still to come")]
+
 
 def said(rung, order) -> tuple[str, str]:
     """What a checked run finds, in more tiles than a ring holds, or whether the result is wrong."""

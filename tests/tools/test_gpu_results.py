@@ -22,7 +22,7 @@ def bench(folder, card, rows):
 
 def kernels_of(file):
     text = re.sub(r"//.*", "", file.read_text())
-    return set(re.findall(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(", text))
+    return set(re.findall(r"__global__\s+void\s+(?:__\w+__\([^)]*\)\s*)*(\w+)\s*\(", text))
 
 
 def test_every_kernel_of_the_course_is_listed():
