@@ -295,12 +295,15 @@ class Together:
                 else self.alone(cuda, source))
 
     def _built(self, cuda):
-        kept = dict(enumerate(self.sources))
+        include = re.compile(r"^#include.*", re.M)
+        heads = sorted({line for source in self.sources for line in include.findall(source)})
+        kept = {n: include.sub("", source) for n, source in enumerate(self.sources)}
         while True:
             parts = [f"namespace mutant{n} {{\n{source}\n}}" for n, source in kept.items()]
-            ends = dict(zip(kept, accumulate(part.count("\n") + 1 for part in parts)))
+            ends = dict(zip(kept, accumulate([len(heads) + parts[0].count("\n") + 1,
+                                              *(part.count("\n") + 1 for part in parts[1:])])))
             try:
-                return cuda.compile("\n".join(parts), "<cell>")
+                return cuda.compile("\n".join(heads + parts), "<cell>")
             except cuda.CompileError as error:
                 bad = {next(n for n, end in ends.items() if line <= end) for line, _ in error.errors if line}
                 assert bad, error
