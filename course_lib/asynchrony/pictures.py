@@ -64,5 +64,6 @@ def schedules(tiles=3, product=2, softmax=2):
     told = ". ".join(f"{name}: " + ", ".join(f"{kind}{n} at {begin}" for kind, n, begin in parts)
                      for name, parts in rows.items())
     figures.show(fig, alt=f"Schedules of products, p, of {product} steps and softmax, s, of {softmax}. {told}.",
-                 caption="p: the products of a tile, s: its softmax. Overlapped or in turns, the tensor cores work "
-                         "in nearly every step. A drawing of the idea, not a measurement.")
+                 caption="p1: the scores of tile 1, and the weights of tile 0 times its values; s1: the softmax of tile 1. "
+                         "Overlapped or in ping-pong, the tensor cores work in nearly every step. A drawing of the "
+                         "idea; the last product, of the last weights, is left out.")

@@ -42,9 +42,9 @@ __device__ void order(void* tile, const CUtensorMap* x, int row, int column, uin
 }
 """
 
-_TURN = TMA + """
+_TRANSPOSE = TMA + """
 // y = the transpose of x. A block of one warp has a tile of 16 x 16, of which some may hang over the edges of x.
-__global__ void turn(const __grid_constant__ CUtensorMap x, float* __restrict__ y, int rows, int columns)
+__global__ void transpose(const __grid_constant__ CUtensorMap x, float* __restrict__ y, int rows, int columns)
 {
     __shared__ alignas(128) float tile[16][16];
     __shared__ uint64_t full;
@@ -61,7 +61,7 @@ __global__ void turn(const __grid_constant__ CUtensorMap x, float* __restrict__ 
         if (row + r < rows && column + c < columns) y[(column + c) * rows + row + r] = tile[r][c];
 }
 """
-_BEFORE, _REST = _TURN.split("    if (threadIdx.x == 0) ptx::mbarrier_init")
+_BEFORE, _REST = _TRANSPOSE.split("    if (threadIdx.x == 0) ptx::mbarrier_init")
 _AFTER = "    const int r =" + _REST.split("    const int r =")[1]
 
 
@@ -71,15 +71,15 @@ def _matrices(*sizes):
 
 
 kernel_exercise(
-    id="12.2", title="Order a tile and wait for it", points=3, minutes=12, difficulty=3, name="turn", card="""
-        Each block turns one tile of `x`. The tile comes by one copy. Write the lines before the loop that reads it.
+    id="12.2", title="Order a tile and wait for it", points=3, minutes=12, difficulty=3, name="transpose", card="""
+        Each block transposes one tile of `x`. The tile comes by one copy. Write the lines before the loop that reads it.
 
         - make `full` an mbarrier that expects one arrival (`ptx::mbarrier_init(&full, 1)`), once, and let no thread use it
           before it is made
         - one thread says how many bytes are to come, and orders the tile that begins at (`row`, `column`)
         - every thread waits for phase 0 of `full`, whose parity is 0
         - tiles at the edges need nothing of you: what is beyond `x` is filled with zeros""",
-    stub=_BEFORE + "    // your code: make the barrier, order the tile, wait for it\n" + _AFTER, solution=_TURN,
+    stub=_BEFORE + "    // your code: make the barrier, order the tile, wait for it\n" + _AFTER, solution=_TRANSPOSE,
     cases=_matrices((16, 16), (32, 48), (7, 20), (33, 12), (50, 36)), expect=lambda x: x.T.contiguous(), compare=exact(), orders=ORDERS,
     launch=lambda x: Launch(grid=(-(-x.shape[1] // 16), -(-x.shape[0] // 16)), block=32,
                             args=[TensorMap(x, (16, 16)), out((x.shape[1], x.shape[0])), *x.shape]),
@@ -106,46 +106,6 @@ kernel_exercise(
            "`wait(&full, 0)` is outside the `if`: every thread that reads the tile waits for it."])
 
 
-def _turn_of_cases(rng):
-    for i, stages in [(0, 2), (1, 2), (2, 2), (4, 2), (0, 1), (1, 1), (2, 1), (3, 3), (9, 4)]:
-        yield Case(i, stages, label=f"tile {i}, {stages} stages")
-    for _ in range(8):
-        i, stages = whole(rng, 5, 60), whole(rng, 1, 7)
-        yield Case(i, stages, label=f"tile {i}, {stages} stages")
-
-
-exercise(
-    id="12.3", title="Which phase", kind="write", points=2, minutes=6, difficulty=2, card="""
-        A ring has `stages` buffers, called stages, and tile `i` goes into stage `i % stages`. Each stage has two barriers: a
-        phase of `full` ends when a tile has arrived in it, a phase of `empty` when every reader has given it back. Write
-        `turn_of`, which returns
-
-        - the stage of tile `i`
-        - the parity for which its readers wait at `full`
-        - the parity for which its producer waits at `empty` before it orders the tile; `None` for the first tile of a stage,
-          which waits for nothing
-        - phases of each barrier are counted from 0, and the parity of a phase is its number modulo 2""",
-    given={}, solution='''
-        def turn_of(i, stages):
-            """-> (stage, parity at full, parity at empty or None)"""
-            stage, turn = i % stages, i // stages
-            return stage, turn % 2, (turn - 1) % 2 if turn else None
-        ''',
-    cases=_turn_of_cases, compare=exact(), misconceptions=[
-        Misconception("takes the parity of the tile, not of its turn in the stage",
-                      change=("return stage, turn % 2, (turn - 1) % 2", "return stage, i % 2, (i - 1) % 2"),
-                      ask="Tiles 0, 2, 4 go into stage 0 of two. Which phases of its barrier are they?"),
-        Misconception("waits at empty for the phase of this turn, which ends after the tile was read",
-                      change=("(turn - 1) % 2 if", "turn % 2 if"),
-                      ask="The tile of turn 1 may be ordered once the tile of which turn has been read?"),
-        Misconception("lets the first tiles wait for an empty stage", change=(" if turn else None", ""),
-                      ask="Who has given back a stage that nobody has used?"),
-        Misconception("always has two stages", change=("i % stages, i // stages", "i % 2, i // 2"),
-                      ask="With three stages, where does tile 2 go?")],
-    hints=["How often was the stage used before? `i // stages` times.",
-           "Turn 1 of a stage waits for the end of phase 0 of its `empty`: parity 0."])
-
-
 def _finished_cases(rng):
     def case(tiles, stages, latency, copy, use):
         return Case(tiles, stages, latency, copy, use,
@@ -158,13 +118,13 @@ def _finished_cases(rng):
 
 
 exercise(
-    id="12.4", title="When each tile is finished", kind="write", points=2, minutes=9, difficulty=3, card="""
+    id="12.3", title="When each tile is finished", kind="write", points=2, minutes=9, difficulty=3, card="""
         A model of the ring, in whole steps. Write `finished`: when each of the `tiles` has been used.
 
         - a tile is ordered as soon as it has a stage: at 0 for the first `stages` tiles, else when the tile before it in its
           stage is finished
         - it arrives `latency` steps after its order, but at least `copy` steps after the tile before it arrived
-          (for the first, after step 0)
+        - the first arrives at step `copy` at the earliest
         - tiles are used in order, one at a time, for `use` steps each: from when the tile has arrived and the one before is
           finished""",
     given={}, solution='''
@@ -194,6 +154,46 @@ exercise(
     hints=["Keep a list of when tiles were finished, and one number: when the last tile arrived.",
            "`ordered = done[i - stages] if i >= stages else 0`",
            "Arrival and finish are both a maximum of two numbers, plus something."])
+
+
+def _turn_of_cases(rng):
+    for i, stages in [(0, 2), (1, 2), (2, 2), (4, 2), (0, 1), (1, 1), (2, 1), (3, 3), (9, 4)]:
+        yield Case(i, stages, label=f"tile {i}, {stages} stages")
+    for _ in range(8):
+        i, stages = whole(rng, 5, 60), whole(rng, 1, 7)
+        yield Case(i, stages, label=f"tile {i}, {stages} stages")
+
+
+exercise(
+    id="12.4", title="Which phase", kind="write", points=2, minutes=6, difficulty=2, card="""
+        A ring has `stages` buffers, called stages, and tile `i` goes into stage `i % stages`. Each stage has two barriers: a
+        phase of `full` ends when a tile has arrived in it, a phase of `empty` when every reader has given it back. Write
+        `turn_of`, which returns
+
+        - the stage of tile `i`
+        - the parity for which its readers wait at `full`
+        - the parity for which its producer waits at `empty` before it orders the tile; `None` for the first tile of a stage,
+          which waits for nothing
+        - phases of each barrier are counted from 0, and the parity of a phase is its number modulo 2""",
+    given={}, solution='''
+        def turn_of(i, stages):
+            """-> (stage, parity at full, parity at empty or None)"""
+            stage, turn = i % stages, i // stages
+            return stage, turn % 2, (turn - 1) % 2 if turn else None
+        ''',
+    cases=_turn_of_cases, compare=exact(), misconceptions=[
+        Misconception("takes the parity of the tile, not of its turn in the stage",
+                      change=("return stage, turn % 2, (turn - 1) % 2", "return stage, i % 2, (i - 1) % 2"),
+                      ask="Tiles 0, 2, 4 go into stage 0 of two. Which phases of its barrier are they?"),
+        Misconception("waits at empty for the phase of this turn, which ends after the tile was read",
+                      change=("(turn - 1) % 2 if", "turn % 2 if"),
+                      ask="The tile of turn 1 may be ordered once the tile of which turn has been read?"),
+        Misconception("lets the first tiles wait for an empty stage", change=(" if turn else None", ""),
+                      ask="Who has given back a stage that nobody has used?"),
+        Misconception("always has two stages", change=("i % stages, i // stages", "i % 2, i // 2"),
+                      ask="With three stages, where does tile 2 go?")],
+    hints=["How often was the stage used before? `i // stages` times.",
+           "Turn 1 of a stage waits for the end of phase 0 of its `empty`: parity 0."])
 
 _SUMS = TMA + """
 constexpr int ROWS = 4, COLUMNS = 64;
@@ -315,6 +315,12 @@ kernel_exercise(
         Misconception("does not let all 64 consumers give the stage back",
                       change=("            ptx::mbarrier_arrive(&empty", "            if (threadIdx.x == 0) ptx::mbarrier_arrive(&empty"),
                       ask="For how many arrivals was `empty` made, and who may still be reading when thread 0 is done?"),
+        Misconception("announces another number of bytes than one tile has", change=("sizeof tile[stage]", "sizeof tile"),
+                      ask="`tile` is the whole ring. How many bytes does one order bring?"),
+        Misconception("orders tiles and announces no bytes", change=("            expect(&full[stage], sizeof tile[stage]);\n", ""),
+                      ask="Which line of the producer is the one arrival for which `full` was made?"),
+        Misconception("waits at `empty` for the phase of this turn", change=("(turn - 1) % 2", "turn % 2"),
+                      ask="Turn 1 of a stage may begin once its turn 0 was read. Which parity is that?"),
         Misconception("gives the stage back before it is read", change=[
             ("            ptx::mbarrier_arrive(&empty[stage]);\n", ""),
             ("            wait(&full[stage], turn % 2);\n",
@@ -324,7 +330,7 @@ kernel_exercise(
                       ask="Which line makes sure that the tile has arrived?"),
         Misconception("waits at `full` for the parity of the tile, not of its turn", change=("wait(&full[stage], turn % 2)", "wait(&full[stage], i % 2)"),
                       ask="Tiles 0, 1 and 2 are the first in their stages: which phase of `full` is each of them?")],
-    hints=["Both loops begin with `const int stage = i % STAGES, turn = i / STAGES;`. The parities are those of 12.3.",
+    hints=["Both loops begin with `const int stage = i % STAGES, turn = i / STAGES;`. The parities are those of 12.4.",
            "Producer: wait for empty unless `turn` is 0; `expect(&full[stage], sizeof tile[stage])`; order the tile of row `ROWS * i`.",
            "Consumer: wait for `full` with `turn % 2`, read, arrive at `empty`. All 64 arrive: for that many it was made."])
 
@@ -497,7 +503,7 @@ kernel_exercise(
         about it, and repair the kernel.
 
         - `ptx::fence_proxy_async(ptx::space_shared)` is the line that is missing
-        - it belongs to the threads that stored, and to a certain place""",
+        - it belongs between the stores and the copy""",
     stub=_DOUBLED.replace(_FENCE, ""), solution=_DOUBLED, cases=_matrices((16, 32), (5, 8), (40, 36), (32, 100)), expect=lambda x: 2 * x, compare=exact(), orders=ORDERS,
     launch=_doubled_launch, misconceptions=[
         Misconception("has no fence of this kind between the stores and the copy: it is missing, before the stores, of one thread "
@@ -507,7 +513,7 @@ kernel_exercise(
                                                                      "    if (threadIdx.x == 0) send"),
                       ask="A fence orders what its own thread did. How does thread 0 know that the others have stored?")],
     hints=["First the stores, then the fence by the same threads, then the barrier, then the copy.",
-           "One line, between the loop and `__syncthreads()`."])
+           "One line, between the loop and `__syncthreads()`: each thread fences what it stored."])
 
 exercise(
     id="12.11", title="How many may be under way", kind="predict", points=1, minutes=4, difficulty=3, name="left",
@@ -522,3 +528,20 @@ exercise(
                       ask="Two groups may be under way after this wait. Which two are there?")],
     hints=["`wait_products<N>()` returns when at most the N groups that were committed last are under way.",
            "One may be: the product with the values. The scores were committed before it."])
+
+exercise(
+    id="12.12", title="Bytes of a cluster", kind="predict", points=1, minutes=4, difficulty=2, name="bytes_asked",
+    card="""
+        One head has 1,024 rows of width 64 in bfloat16. Rung 7 has blocks of 128 query rows, and each reads all keys and all values
+        (no mask). Now blocks form clusters of two, which share each tile of keys and values by multicast. How many bytes do the
+        copies ask of global memory, for $q$, $k$ and $v$ of this head together? Type a whole number.""",
+    answer=1024 * 64 * 2 + 4 * 2 * 1024 * 64 * 2, misconceptions=[
+        Misconception("halves the query tiles, too, which no two blocks share", value=(1024 * 64 * 2 + 8 * 2 * 1024 * 64 * 2) // 2,
+                      ask="Do the two blocks of a cluster need the same query rows?"),
+        Misconception("counts the bytes without clusters", value=1024 * 64 * 2 + 8 * 2 * 1024 * 64 * 2,
+                      ask="How many of the 8 blocks order a tile that both of a cluster need?"),
+        Misconception("leaves out the queries", value=4 * 2 * 1024 * 64 * 2, ask="What else does a block copy, once?"),
+        Misconception("counts the keys and forgets the values", value=1024 * 64 * 2 + 4 * 1024 * 64 * 2,
+                      ask="Which two arrays does every block walk over?")],
+    hints=["8 blocks are 4 clusters. Each cluster reads all of k and all of v once.",
+           "An array of one head is 1,024 x 64 x 2 = 131,072 bytes: q once, k and v four times each."])

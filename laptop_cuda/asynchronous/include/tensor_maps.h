@@ -3,8 +3,6 @@
 #include "laptop_asynchronous.h"
 #include "cuda_runtime_api.h"
 
-inline const bool laptop_newer = (laptop::asked().shared_limit = 227 << 10) != 0;     // a card with tensor maps has room
-
 enum cudaError_enum { CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED = 801 };
 typedef cudaError_enum CUresult;
 typedef uint32_t cuuint32_t;
@@ -29,6 +27,7 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType typ
                                        const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
                                        const cuuint32_t* steps, CUtensorMapInterleave interleave,
                                        CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+    laptop::asked().shared_limit = 227 << 10;        // a card with tensor maps has room
     static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4}, widths[] = {0, 32, 64, 128};
     if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
     if (!map || rank < 1 || rank > 5 || !data || (uintptr_t)data % 16 || type >= sizeof bytes || swizzle >= 4 ||
