@@ -306,7 +306,7 @@ kernel_exercise(
     solution=_RING, cases=_matrices(*((n, 64) for n in (4, 12, 13, 30, 41))),
     expect=lambda x: x.double().square().sum(0).float(), compare=close(atol=1e-3), orders=ORDERS,
     launch=lambda x: Launch(grid=1, block=96, args=[TensorMap(x, (4, 64)), out(64), len(x)]), misconceptions=[
-        Misconception("orders tiles without waiting for an empty stage",
+        Misconception("orders a tile before its stage is empty, with no wait or with one for the phase of this turn",
                       change=("            if (turn > 0) wait(&empty[stage], (turn - 1) % 2);\n", ""),
                       ask="Tile 3 goes where tile 0 is. Who says that tile 0 was read?"),
         Misconception("waits for an empty stage in the first turn, too",
@@ -319,8 +319,6 @@ kernel_exercise(
                       ask="`tile` is the whole ring. How many bytes does one order bring?"),
         Misconception("orders tiles and announces no bytes", change=("            expect(&full[stage], sizeof tile[stage]);\n", ""),
                       ask="Which line of the producer is the one arrival for which `full` was made?"),
-        Misconception("waits at `empty` for the phase of this turn", change=("(turn - 1) % 2", "turn % 2"),
-                      ask="Turn 1 of a stage may begin once its turn 0 was read. Which parity is that?"),
         Misconception("gives the stage back before it is read", change=[
             ("            ptx::mbarrier_arrive(&empty[stage]);\n", ""),
             ("            wait(&full[stage], turn % 2);\n",
