@@ -423,10 +423,6 @@ __global__ void product(const __grid_constant__ CUtensorMap a, const __grid_cons
 """
 
 
-def _product_cases(rng):
-    return (Case(randn(rng, 64, n).bfloat16(), randn(rng, 32, n).bfloat16(), label=f"{n} columns") for n in (64, 128, 200, 320))
-
-
 kernel_exercise(
     id="12.9", title="A product that returns at once", points=4, minutes=14, difficulty=4, name="product", card="""
         The tiles come by a ring of two stages; the producer is given. Write what the warpgroup does with each pair of tiles.
@@ -438,8 +434,9 @@ kernel_exercise(
         - `commit_products()`, and `wait_products<0>()` before the stage is given back by all 128 threads""",
     stub=_without(_PRODUCT, "        const int stage = i % 2, turn = i / 2;\n        wait(&full", "    }\n    const int row",
                   "").replace("        wait(&full    }\n", "        // your code: wait, multiply, give the stage back\n    }\n"),
-    solution=_PRODUCT, cases=_product_cases, expect=lambda a, b: (a.double() @ b.double().T).float(), compare=close(atol=1e-3),
-    orders=ORDERS,
+    solution=_PRODUCT, cases=lambda rng: (
+        Case(randn(rng, 64, n).bfloat16(), randn(rng, 32, n).bfloat16(), label=f"{n} columns") for n in (64, 128, 200, 320)),
+    expect=lambda a, b: (a.double() @ b.double().T).float(), compare=close(atol=1e-3), orders=ORDERS,
     launch=lambda a, b: Launch(grid=1, block=160, args=[TensorMap(a, (64, 64), 128), TensorMap(b, (32, 64), 128), out((64, 32)),
                                                         a.shape[1]]),
     misconceptions=[
