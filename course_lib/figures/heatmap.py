@@ -1,7 +1,7 @@
 """A matrix of weights with its tokens."""
 import numpy as np
 
-from course_lib.figures.frame import COLOURS, INK, array, new, number, rectangle, show
+from course_lib.figures.frame import COLOURS, INK, array, new, rectangle, show
 
 
 def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None = None,

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import torch
 from safetensors.torch import save_file
 
-from course_lib.field_guide import (
-    FAMILIES, Cache, Reading, copy_weights, layer_recipes, made_up_weights, outline, run_layers)
-from course_lib.field_guide.recorded import BATCH, EVERY, FILE, LENGTH, WHOLE, inputs, ways
-from course_lib.field_guide.weights import renamed
+from course_lib.field_guide import (FAMILIES, Reading, copy_weights, layer_recipes, made_up_weights, outline,
+                                    run_layers)
+from course_lib.field_guide.recorded import BATCH, EVERY, FILE, LENGTH, inputs, ways
 from course_lib.files import write_whole
 from course_lib.studies.tiny_models import CONFIGS, PARTS
 
@@ -133,37 +132,6 @@ def compare(model_type: str, model=None) -> list[Case]:
             where = tuple(int(i) for i in torch.unravel_index(gap.argmax(), gap.shape))
             cases.append(Case(model_type, place, name, type(module).__name__, way, float(gap.max()), where))
     return cases
-
-
-@torch.no_grad()
-def first_difference(model_type: str, model=None) -> str | None:
-    """The first tensor inside a layer, in the order of the published computation, that differs from ours."""
-    model = published_model(model_type) if model is None else model
-    layers, names = our_layers(model, model_type), published_layers(model)
-    theirs = {place: watch(module) for place, (_, module) in names.items()}
-    ours = {place: watch(module) for place, module in layers.items()}
-    run_published(model, model_type, WHOLE)
-    run_layers(layers, model_type, WHOLE)
-    for place, (name, module) in names.items():
-        for part, want in theirs[place].items():
-            got = ours[place].get(renamed(part, FAMILIES[model_type].names))
-            if got is not None and got.numel() == want.numel():
-                gap = (got.reshape(want.shape) - want).abs().max()
-                if not gap < TOLERANCE:
-                    where = f"{model_type}: {type(module).__name__} at {name}"
-                    return (f"{where}: the first tensor that differs is the output of {part or name}, "
-                            f"by {gap:.1e}")
-    return None
-
-
-def watch(module) -> dict:
-    """The outputs of a module's parts, in the order of their computation; its own is the last, under ''."""
-    seen = {}
-    for name, part in module.named_modules():
-        if name == "" or not list(part.children()):
-            part.register_forward_hook(lambda part, args, out, name=name: seen.setdefault(
-                name, (out[0] if isinstance(out, tuple) else out).clone()))
-    return seen
 
 
 def record(path=FILE) -> None:

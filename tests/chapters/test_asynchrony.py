@@ -10,7 +10,6 @@ import torch
 from changed_kernels import changed_kernels
 from course_lib import asynchrony, cuda
 from course_lib.asynchrony.kernels import RUNGS
-from course_lib.checks.asynchrony import check_asynchronous
 from course_lib.flash_attention import forward_kernel
 from course_lib.gpu.case import BF16, attention, relative
 from laptop_cuda import gpu

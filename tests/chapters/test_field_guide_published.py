@@ -11,14 +11,14 @@ from course_lib.field_guide.recorded import EVERY, padding, WHOLE               
 from course_lib.field_guide.whole.tiny import tiny                                             # noqa: E402
 from course_lib.studies import whole_models                                                    # noqa: E402
 from course_lib.studies.field_guide import (                                                   # noqa: E402
-    CONFIGS, compare, first_difference, published_layers, published_model, record, run_published)
+    CONFIGS, compare, published_layers, published_model, record, run_published)
 
 
 @pytest.mark.parametrize("model_type", CONFIGS)
 def test_equal_to_the_published_layer(model_type):
     model = published_model(model_type)
     wrong = [case for case in compare(model_type, model) if not case.difference < 1e-5]
-    assert not wrong, f"{first_difference(model_type, model)}\n{wrong[0]}"
+    assert not wrong, wrong[0]
 
 
 @pytest.mark.parametrize("model_type", CONFIGS)
@@ -30,16 +30,6 @@ def test_the_published_layer_is_as_recorded(model_type):
         name, module = published_layers(model)[place]
         gap = ((theirs[place][..., ::EVERY] - want).abs() * padding()[..., None]).max()
         assert gap < 1e-5, f"{type(module).__name__} at {name} differs by {gap:.1e} from {family.library}"
-
-
-def test_a_changed_layer_is_named_with_its_first_tensor(monkeypatch):
-    from transformers.models.qwen3 import modeling_qwen3
-    before = modeling_qwen3.Qwen3RMSNorm.forward
-    monkeypatch.setattr(modeling_qwen3.Qwen3RMSNorm, "forward", lambda self, x: before(self, x) * 1.01)
-    model = published_model("qwen3")
-    assert max(case.difference for case in compare("qwen3", model)) > 1e-3
-    assert first_difference("qwen3", model).startswith(
-        "qwen3: Qwen3Attention at layers.0.self_attn: the first tensor that differs is the output of q_norm")
 
 
 def test_a_family_that_the_library_does_not_have(monkeypatch):

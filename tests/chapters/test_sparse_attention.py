@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from course_lib import cuda, language_model
+from course_lib import language_model
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.gpu.cases import F32, case_of
 from course_lib.gpu.cases.sparse_attention import gathered

@@ -14,8 +14,6 @@ import pytest
 import torch
 from engine_kit import COMPILERS, compiled, counted, line_of, use_compiler
 
-import laptop_cuda as cuda
-
 SOURCE = r"""
 #include <cuda_fp16.h>
 

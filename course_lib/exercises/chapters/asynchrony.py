@@ -1,6 +1,4 @@
 """Exercises of chapter 12. Kernels begin with the same functions, `TMA`: a wait, an expectation, an order."""
-import torch
-
 from course_lib.exercises import Case, Launch, Misconception, TensorMap, close, exact, exercise, kernel_exercise, out, randn, whole
 
 # copies land as late as is legal, and at once; then the last thread first

@@ -1,7 +1,6 @@
 """From the names in a file to those of a decoder: every weight has its place, and every place its weight."""
 import re
 
-import torch
 from torch import Tensor
 
 from course_lib.field_guide.families import FAMILIES
