@@ -19,7 +19,6 @@ SOURCE = r"""
 #include <cuda_fp16.h>
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
-// ================================================================ out of bounds
 __global__ void no_guard(const float* x, float* y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     y[i] = x[i];  // BUG no_guard
@@ -106,7 +105,6 @@ __global__ void unsigned_below_zero(float* y) {
     s[threadIdx.x - 1] = 1;  // BUG unsigned_below_zero
     y[threadIdx.x] = 0;
 }
-// ================================================================ misaligned
 __global__ void float4_from_one(const float* x, float4* y) {
     y[threadIdx.x] = *reinterpret_cast<const float4*>(x + 1);  // BUG float4_from_one
 }
@@ -117,7 +115,6 @@ __global__ void shared_misaligned(float4* y) {
     __syncthreads();
     y[threadIdx.x] = *reinterpret_cast<float4*>(&s[threadIdx.x]);  // BUG shared_misaligned
 }
-// ================================================================ races
 __global__ void no_barrier(const float* x, float* y) {
     __shared__ float s[64];
     int t = threadIdx.x;
@@ -200,7 +197,6 @@ __global__ void blocks_overwrite(float* result) {
 __global__ void same_output_twice(const float* x, float* y) {
     y[threadIdx.x / 2] = x[threadIdx.x];  // BUG same_output_twice
 }
-// ================================================================ uninitialised
 __global__ void half_filled(const float* x, float* y) {
     __shared__ float s[64];
     int t = threadIdx.x;
@@ -218,7 +214,6 @@ __global__ void first_block_only(const float* x, float* y) {
     __syncthreads();
     y[blockIdx.x * 32 + t] = s[31 - t];  // BUG first_block_only
 }
-// ================================================================ barriers
 __global__ void barrier_in_one_arm(float* y) {
     int t = threadIdx.x;
     if (t < 32) __syncthreads();  // BUG barrier_in_one_arm
@@ -282,7 +277,6 @@ __global__ void barrier_in_helpers(float* y) {
     if (threadIdx.x % 64 < 32) y[threadIdx.x] = 1, __syncthreads();  // BUG barrier_in_helpers
     else __syncthreads(), y[threadIdx.x] = 2;  // BUG barrier_in_helpers
 }
-// ================================================================ deadlock and endless loops
 __global__ void half_a_warp_syncs(float* y) {
     if (threadIdx.x < 16) {
         __syncwarp();  // BUG half_a_warp_syncs
@@ -311,7 +305,6 @@ __global__ void waits_for_the_next_block(int* flag, float* y) {
     }
     if (blockIdx.x == 1 && y[0] > 5) atomicExch(&flag[0], 1);
 }
-// ================================================================ bad launches
 __global__ void fill(float* y) { y[threadIdx.x] = 1; }
 __global__ void __launch_bounds__(64) bounded(float* y) { y[threadIdx.x] = 1; }
 """

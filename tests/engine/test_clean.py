@@ -8,7 +8,7 @@ from typing import Callable
 
 import pytest
 import torch
-from engine_kit import COUNTS, ORDERS, checked, compiled
+from engine_kit import COUNTS, ORDERS, checked, compiled, counted
 
 import laptop_cuda as cuda
 
@@ -16,10 +16,9 @@ SOURCE = r"""
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cooperative_groups/scan.h>
+#include <cuda_fp16.h>
 namespace cg = cooperative_groups;
 #define FULL 0xffffffffu
-
-// ================================================================ scans, sorting, counting
 __global__ void scan_groups(const int* in, int* out) {
     auto tile = cg::tiled_partition<16>(cg::this_thread_block());
     out[threadIdx.x] = cg::exclusive_scan(tile, in[threadIdx.x], cg::plus<int>());
@@ -58,7 +57,6 @@ __global__ void spin_lock(int* lock, int* counter) {
         atomicExch(lock, 0);
     }
 }
-// ================================================================ softmax and norms
 struct __align__(8) SumMax { float maxval, sum; };
 __device__ __forceinline__ SumMax merge(SumMax a, SumMax b) {
     bool a_bigger = a.maxval > b.maxval;
@@ -79,7 +77,6 @@ __global__ void softmax_online(float* out, const float* inp, int N, int C) {
     for (int i = warp.thread_rank(); i < C; i += warp.size())
         __stcs(out + idx * C + i, expf(__ldcs(&x[i]) - all.maxval) / all.sum);
 }
-// ================================================================ warps, groups, exits
 __global__ void partial_masks(const int* in, int* out) {
     int lane = threadIdx.x & 31;
     if (lane < 16) {
@@ -213,6 +210,55 @@ __global__ void shared_views(const float* in, float* out) {
     __syncthreads();
     out[t] = a[b[t]];
 }
+#define FLOAT4(value) (reinterpret_cast<float4*>(&(value))[0])
+#define HALF2(value) (reinterpret_cast<half2*>(&(value))[0])
+#define LDST128BITS(value) (reinterpret_cast<float4*>(&(value))[0])
+
+__global__ void macro_float4(float* a, float* b, float* c, int N) {
+    int idx = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
+    if (idx < N) {
+        float4 reg_a = FLOAT4(a[idx]);
+        float4 reg_b = FLOAT4(b[idx]);
+        float4 reg_c;
+        reg_c.x = reg_a.x + reg_b.x;
+        reg_c.y = reg_a.y + reg_b.y;
+        reg_c.z = reg_a.z + reg_b.z;
+        reg_c.w = reg_a.w + reg_b.w;
+        FLOAT4(c[idx]) = reg_c;
+    }
+}
+__global__ void packed_halves(half* a, half* b, half* c, int N) {
+    int idx = 8 * (blockIdx.x * blockDim.x + threadIdx.x);
+    half pack_a[8], pack_b[8], pack_c[8];
+    if (idx + 7 < N) {
+        LDST128BITS(pack_a[0]) = LDST128BITS(a[idx]);
+        LDST128BITS(pack_b[0]) = LDST128BITS(b[idx]);
+#pragma unroll
+        for (int i = 0; i < 8; i += 2) HALF2(pack_c[i]) = __hadd2(HALF2(pack_a[i]), HALF2(pack_b[i]));
+        LDST128BITS(c[idx]) = LDST128BITS(pack_c[0]);
+    } else { for (int i = 0; idx + i < N; i++) c[idx + i] = __hadd(a[idx + i], b[idx + i]); }
+}
+template <class T> struct Dynamic { __device__ operator T*() { extern __shared__ int bytes[]; return (T*)bytes; } };
+template <class T> __global__ void turned(const T* x, T* y) {
+    T* s = Dynamic<T>();
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = s[blockDim.x - 1 - threadIdx.x];
+}
+__global__ void early_continue(const int* mask, const float* x, float* y, int rows, int cols) {
+    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+        if (!mask[row]) continue;
+        __shared__ float total;
+        if (threadIdx.x == 0) total = 0;
+        __syncthreads();
+        float sum = 0;
+        for (int c = threadIdx.x; c < cols; c += blockDim.x) sum += x[row * cols + c];
+        atomicAdd(&total, sum);
+        __syncthreads();
+        if (threadIdx.x == 0) y[row] = total;
+        __syncthreads();
+    }
+}
 """
 
 
@@ -325,33 +371,37 @@ def barrier_then_leave():
 launch("producer_consumer", 1, 64, lambda x=randn(5, 32): ((x, blank(32), 5), {1: x.sum(0).flip(0)}))
 launch("same_value", 1, 64, lambda: ((blank(64),), {0: torch.ones(64)}))
 launch("shared_views", 1, 64, lambda x=randn(64): ((x, blank(64)), {1: x.flip(0)}))
+launch("macro_float4", 2, 128, lambda a=randn(1024), b=randn(1024, seed=1): ((a, b, blank(1024), 1024),
+       {2: a + b}))
+launch("packed_halves", 1, 64, lambda a=randn(500).half(), b=randn(500, seed=1).half():
+       ((a, b, blank(500, like=torch.float16), 500), {2: a + b}))
+launch("turned<float>", 1, 64, lambda x=randn(64): ((x, blank(64)), {1: x.flip(0)}), shared=256)
+launch("early_continue", 2, 64, lambda x=randn(6, 50),
+       mask=torch.tensor([1, 0, 1, 1, 0, 1], dtype=torch.int32): ((mask, x, torch.zeros(6), 6, 50),
+       {2: x.sum(1) * mask}))
 
 
-def launched(source: str, run: Run) -> None:
-    compiled(source)[run.kernel][run.grid, run.block, run.shared](*run.args)
+def launched(name: str) -> None:
+    run = CASES[name]()
+    compiled(SOURCE)[run.kernel][run.grid, run.block, run.shared](*run.args)
     check(run)
 
 
-def both_tests(source: str, cases: dict[str, Callable[[], Run]]) -> tuple[Callable, Callable]:
-    """Every case is right, plain and sanitized in each order; its counts are the same in each."""
-    @pytest.mark.parametrize("name", cases)
-    @pytest.mark.parametrize("order", [*ORDERS, pytest.param(None, id="plain")])
-    def right(name, order):
-        with cuda.sanitize(**order) if order else contextlib.nullcontext():
-            launched(source, cases[name]())
-
-    @pytest.mark.parametrize("name", cases)
-    def counted(name):
-        counts = []
-        for order in ({"order": "forward"}, {"order": "reverse"}, {"order": "seeded", "seed": 7}):
-            with cuda.profile(**order) as report:
-                launched(source, cases[name]())
-            counts.append([getattr(report.launches[0], what) for what in COUNTS])
-        assert counts[0] == counts[1] == counts[2]
-    return right, counted
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("order", [*ORDERS, pytest.param(None, id="plain")])
+def test_right_and_without_a_false_alarm(name, order):
+    with cuda.sanitize(**order) if order else contextlib.nullcontext():
+        launched(name)
 
 
-test_right_and_without_a_false_alarm, test_counts_do_not_depend_on_the_order = both_tests(SOURCE, CASES)
+@pytest.mark.parametrize("name", CASES)
+def test_counts_do_not_depend_on_the_order(name):
+    counts = []
+    for order in ({"order": "forward"}, {"order": "reverse"}, {"order": "seeded", "seed": 7}):
+        with cuda.profile(**order) as report:
+            launched(name)
+        counts.append([getattr(report.launches[0], what) for what in COUNTS])
+    assert counts[0] == counts[1] == counts[2]
 
 
 def check(run: Run, atol: float = 2e-5, rtol: float = 1e-3) -> None:
@@ -386,3 +436,11 @@ def test_three_orders_are_three_orders():
                                              torch.zeros(1, dtype=torch.int32), 256)
         results.append(out)
     assert not torch.equal(*results)
+
+
+def test_casts_to_vectors_are_one_request_of_their_width():
+    """2 blocks of 4 warps, two loads and a store of 16 bytes per lane: 512 bytes, 16 sectors each."""
+    run = CASES["macro_float4"]()
+    launch = counted(compiled(SOURCE).macro_float4, run.grid, run.block, *run.args)
+    assert (launch.global_load.requests, launch.global_load.sectors) == (16, 256)
+    assert (launch.global_store.requests, launch.global_store.sectors) == (8, 128)

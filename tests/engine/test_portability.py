@@ -120,7 +120,7 @@ def suite(files: list[str], environment: dict[str, str], *options: str) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
-ENGINE = ["test_counts.py", "test_bugs.py", "test_clean.py", "test_idioms.py", "test_language.py", "test_half.py"]
+ENGINE = ["test_counts.py", "test_bugs.py", "test_clean.py", "test_language.py", "test_half.py"]
 
 
 # the first is the quick suite's
