@@ -136,7 +136,6 @@ def compare(model_type: str, model=None) -> list[Case]:
 
 def record(path=FILE) -> None:
     """Write what the quick tests compare with: outputs of padded texts, and of three axes, thinned out."""
-    import transformers
     tensors, families = {}, {}
     for model_type in CONFIGS:
         model = published_model(model_type)
@@ -154,8 +153,7 @@ def record(path=FILE) -> None:
         used = {name: reading.values[name] for name in sorted(reading.used) if name in reading.values}
         families[model_type] = {"config": {**used, "model_type": model_type}, "outlines": outlines}
     path.parent.mkdir(exist_ok=True)
-    about = {"command": COMMAND, "families": families,
-             "library": f"transformers {transformers.__version__}"}
+    about = {"command": COMMAND, "families": families, "library": library()}
     save_file(tensors, path, {"about": json.dumps(about)})
 
 
@@ -172,21 +170,25 @@ def table(model_types) -> list[dict]:
     return rows
 
 
-def main(arguments) -> int:
+def library() -> str:
+    """Its name and version, or how to get it."""
     try:
         import transformers
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             'this compares with the library transformers: pip install "course_lib[field_guide]"') from None
+    return f"transformers {transformers.__version__}"
+
+
+def main(arguments) -> int:
+    name_of_it = library()
     names = [name for name in arguments if not name.startswith("-")] or list(CONFIGS)
     rows = table(names)
     if "--record" in arguments:
         record()
-        about = {
-            "command": COMMAND, "library": f"transformers {transformers.__version__}",
-            "torch": torch.__version__}
+        about = {"command": COMMAND, "library": name_of_it, "torch": torch.__version__}
         write_whole(FILE.parent / "equality.json", json.dumps({**about, "families": rows}, indent=1) + "\n")
-    print(f"transformers {transformers.__version__}, float32; largest difference of the outputs")
+    print(f"{name_of_it}, float32; largest difference of the outputs")
     print(f"{'family':20s} {'no cache':>9s} {'cache':>9s} {'cases':>6s} {'lines':>6s}  published classes")
     for row in rows:
         print(f"{row['family']:20s} {row['without cache']:9.1e} {row['with cache']:9.1e} {row['cases']:6d} "

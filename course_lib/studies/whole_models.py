@@ -19,6 +19,7 @@ from course_lib.field_guide import open_model
 from course_lib.field_guide.whole.families import WHOLE
 from course_lib.field_guide.whole.tiny import EVERY, FILE, STEPS, fold, mask, texts, write_tiny
 from course_lib.files import write_whole
+from course_lib.studies.field_guide import library
 from course_lib.studies.tiny_models import CONFIGS, tiny
 
 COMMAND = "python -m course_lib whole-models --record"
@@ -171,14 +172,9 @@ def compare(model_type: str, folder: Path, **changes) -> dict:
 
 
 def main(arguments) -> int:
-    try:
-        import transformers
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            'this compares with the library transformers: pip install "course_lib[field_guide]"') from None
+    name_of_it = library()
     names = [name for name in arguments if not name.startswith("-")] or NAMES
-    print(f"transformers {transformers.__version__}, float32; differences over the largest logit, bfloat16 "
-          "ours / theirs")
+    print(f"{name_of_it}, float32; differences over the largest logit, bfloat16 ours / theirs")
     rows = []
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
@@ -188,20 +184,20 @@ def main(arguments) -> int:
               f"sharded {row['sharded']:.1e} tokens {'equal' if row['tokens'] else 'DIFFER'} bfloat16 "
               f"{row['bfloat16']:.1e} / {row['bfloat16, theirs']:.1e}", flush=True)
     if "--record" in arguments:
-        record(rows, f"transformers {transformers.__version__}")
+        record(rows, name_of_it)
     return 0
 
 
-def record(rows: list[dict], library: str) -> None:
+def record(rows: list[dict], name_of_it: str) -> None:
     kept = {row["family"]: (row.pop("kept"), row["seed"]) for row in rows}
     families = {name: dict(config=one["config"], shapes=fold(one["shapes"]), seed=seed,
                            padded=one["padded"])
                 for name, (one, seed) in kept.items()}
-    about = {"command": COMMAND, "library": library, "families": families}
+    about = {"command": COMMAND, "library": name_of_it, "families": families}
     save_file({f"{name}/{what}": one[what] for name, (one, _) in kept.items()
                for what in ("logits", "tokens")}, FILE, {"about": json.dumps(about)})
     write_whole(FILE.parent / "whole.json",
-                json.dumps({"command": COMMAND, "library": library, "torch": torch.__version__,
+                json.dumps({"command": COMMAND, "library": name_of_it, "torch": torch.__version__,
                             "families": rows}, indent=1) + "\n")
 
 
