@@ -296,5 +296,4 @@ LAPTOP_FN multi_grid_group this_multi_grid() {
 namespace experimental {                 // where tiles of several warps once were
 using namespace ::cooperative_groups;
 }
-
 }  // namespace cooperative_groups

@@ -41,7 +41,6 @@ LAPTOP_FN float widen8(unsigned char bits, __nv_fp8_interpretation_t kind) {
     else size = (float)__builtin_ldexp(1.0 + fraction / (double)(1 << f.mantissa), exponent - f.bias);
     return bits & 0x80 ? -size : size;
 }
-
 }  // namespace laptop
 
 LAPTOP_FN __nv_fp8_storage_t __nv_cvt_double_to_fp8(double x, __nv_saturation_t s, __nv_fp8_interpretation_t k) {

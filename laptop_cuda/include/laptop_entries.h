@@ -76,5 +76,4 @@ template <class V> constexpr Row constant(const char* name, V value) {
     }
     return r;
 }
-
 }  // namespace laptop_entries

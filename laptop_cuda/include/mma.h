@@ -137,6 +137,5 @@ LAPTOP_FN void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<mat
         if (std::is_integral<D>::value) d.x[i] = D((long long)sum);
     }
 }
-
 }  // namespace wmma
 }  // namespace nvcuda

@@ -135,5 +135,4 @@ template <class Integer> LAPTOP_FN Integer to_integer(double value, rounding mod
     if (whole >= double(highest)) return highest;
     return Integer(whole);
 }
-
 }  // namespace laptop

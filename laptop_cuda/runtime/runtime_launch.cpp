@@ -354,7 +354,6 @@ static Result* run_family(const laptop_launch& l) {
     result->printed = of.printed.c_str();
     return result;
 }
-
 }  // namespace laptop
 
 extern "C" laptop_result* laptop_run(const laptop_launch* launch) { return laptop::run_family(*launch); }

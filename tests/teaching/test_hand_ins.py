@@ -21,7 +21,6 @@ from course_lib.teaching.marks.table import flag_copies, table
 from hand_ins import MOODLE, RIGHT, no_private_exercises_afterwards, notebook, put, zipped  # noqa: F401
 
 
-
 def students(folder: Path, **options) -> list[tuple[str, str, bool]]:
     return [(s.student, s.chapter, bool(s.problem)) for s in collect(folder, **options)]
 

@@ -55,5 +55,4 @@ LAPTOP_FN T reduce(const Group& group, T value, Operation&& combine) {
     }
     return all.value[0];
 }
-
 }  // namespace cooperative_groups

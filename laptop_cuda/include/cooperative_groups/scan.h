@@ -20,5 +20,4 @@ LAPTOP_FN T exclusive_scan(const Group& group, T value, Operation&& combine = {}
     for (int i = 0; i < all.own; ++i) total = i ? combine(total, all.value[i]) : all.value[0];
     return total;
 }
-
 }  // namespace cooperative_groups

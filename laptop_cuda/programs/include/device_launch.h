@@ -33,5 +33,4 @@ LAPTOP_FN int device_launch(const char* name, int line, F& kernel, const launch_
     launch_from_kernel(child, site);
     return 0;
 }
-
 }  // namespace laptop

@@ -98,5 +98,4 @@ template <class C> int call_main(int (*main)(int, C, char**), int n, char** word
 template <class... P> int call_main(void (*main)(P...), int n, char** words, char** environment) {
     return call_main((int (*)(P...))main, n, words, environment), 0;
 }
-
 }  // namespace laptop

@@ -12,7 +12,6 @@
 #include "programs.h"
 #include "runtime_settled.h"
 
-
 namespace laptop {
 
 struct Allocation {

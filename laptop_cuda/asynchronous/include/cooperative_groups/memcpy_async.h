@@ -25,5 +25,4 @@ template <unsigned Left, class Group> LAPTOP_FN void wait_prior(const Group& gro
     laptop::async_wait(Left);
     group.laptop_wait(LAPTOP_SITE);
 }
-
 }  // namespace cooperative_groups

@@ -40,5 +40,4 @@ LAPTOP_DIRECT(Blocked, , thread * ITEMS, 1)
 LAPTOP_DIRECT(Striped, LAPTOP_OF_THREADS, thread, THREADS)
 #undef LAPTOP_OF_THREADS
 #undef LAPTOP_DIRECT
-
 }  // namespace cub

@@ -19,5 +19,4 @@ template <class Key> LAPTOP_QUIET unsigned long long laptop_ordered(Key key) {
     if (bits == sign) bits = 0;
     return bits & sign ? ~bits & all : bits | sign;
 }
-
 }  // namespace cub

@@ -48,5 +48,4 @@ LAPTOP_SIDED(set_intersection_by_key) LAPTOP_SIDED(set_difference_by_key)
 LAPTOP_SIDED(set_symmetric_difference_by_key)
 #undef LAPTOP_ALGORITHM
 #undef LAPTOP_SIDED
-
 }  // namespace thrust

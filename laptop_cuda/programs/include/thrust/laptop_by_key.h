@@ -82,5 +82,4 @@ pair<M, O> set_intersection_by_key(K a, K b, L c, L d, I values, M keys, O to, F
                                         make_zip_iterator(keys, to), laptop_keys(f)).get_iterator_tuple();
     return {std::get<0>(end), std::get<1>(end)};
 }
-
 }  // namespace thrust::laptop_host

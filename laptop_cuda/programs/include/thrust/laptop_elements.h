@@ -143,5 +143,4 @@ template <class I, class O, class U, class... A> O transform_inclusive_scan(I a,
 template <class I, class O, class U, class T, class F> O transform_exclusive_scan(I a, I b, O to, U u, T v, F f) {
     return laptop_host::exclusive_scan(make_transform_iterator(a, u), make_transform_iterator(b, u), to, v, f);
 }
-
 }  // namespace thrust::laptop_host

@@ -88,5 +88,4 @@ struct project1st { template <class A, class B> A operator()(const A& a, const B
 template <class = void, class = void>
 struct project2nd { template <class A, class B> B operator()(const A&, const B& b) const { return b; } };
 using std::not_fn;
-
 }  // namespace thrust

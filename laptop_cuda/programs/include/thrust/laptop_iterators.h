@@ -126,5 +126,4 @@ template <class I> struct iterator_value { typedef typename iterator_traits<I>::
 template <class I> struct iterator_reference { typedef typename iterator_traits<I>::reference type; };
 template <class I> struct iterator_pointer { typedef typename iterator_traits<I>::pointer type; };
 template <class I> struct iterator_difference { typedef typename iterator_traits<I>::difference_type type; };
-
 }  // namespace thrust

@@ -103,5 +103,4 @@ LAPTOP_BOUND(lower_bound, - a) LAPTOP_BOUND(upper_bound, - a) LAPTOP_BOUND(binar
 #undef LAPTOP_BOUND
 #undef LAPTOP_AS_STD
 #undef LAPTOP_FILLS_AS_STD
-
 }  // namespace thrust::laptop_host

@@ -200,5 +200,4 @@ private:
     size_t count = 0, room = 0;
 };
 template <class T> using universal_vector = device_vector<T>;
-
 }  // namespace thrust

@@ -58,5 +58,4 @@ private:
         for (int i = 0; i < ITEMS; ++i) out[i] = laptop_load(row + place(to, i), site);
     }
 };
-
 }  // namespace cub

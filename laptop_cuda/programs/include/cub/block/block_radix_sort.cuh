@@ -84,5 +84,4 @@ private:
         for (int i = 0; i < ITEMS; ++i) rank[i] += laptop_load(own + digit[i] * THREADS, site);
     }
 };
-
 }  // namespace cub

@@ -113,5 +113,4 @@ private:
         return of_this;
     }
 };
-
 }  // namespace cub

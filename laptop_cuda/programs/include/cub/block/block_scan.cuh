@@ -173,5 +173,4 @@ public:
         laptop_direct_store(this->first(), this->STEP, to, from, valid, LAPTOP_SITE);
     }
 };
-
 }  // namespace cub

@@ -120,5 +120,4 @@ struct DeviceSelect {
         return laptop_device(s, bytes, [&] { laptop_answer(count, thrust::unique_copy(in, in + n, out) - out); });
     }
 };
-
 }  // namespace cub
