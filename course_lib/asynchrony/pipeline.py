@@ -38,11 +38,6 @@ def consumer_waits(tiles: list[Tile]) -> list[int]:
     return [tile.started - before for tile, before in zip(tiles, [0, *(t.finished for t in tiles)])]
 
 
-def producer_waits(tiles: list[Tile]) -> list[int]:
-    """For each tile the steps in which the producer waited for an empty buffer."""
-    return [tile.ordered - before for tile, before in zip(tiles, [0, *(t.ordered for t in tiles)])]
-
-
 def taking_turns(tiles: int, product: int, softmax: int, groups: int = 1, overlapped: bool = False):
     """Steps, and the share of them in which the tensor cores work, when each of `groups` warpgroups has `tiles`
     tiles: a product of `product` steps on the one tensor core, then `softmax` steps on the group's own lanes.

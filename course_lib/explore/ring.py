@@ -1,5 +1,5 @@
 """A ring of stages: one producer, one consumer, and what each waits for (chapter 12)."""
-from course_lib.asynchrony import consumer_waits, pipeline, producer_waits
+from course_lib.asynchrony import consumer_waits, pipeline
 from course_lib.explore.frame import Canvas, Explorable, Slider, amount
 
 TILES, LEFT, WIDE, HIGH, TOP, ROW = 8, 84, 600, 22, 34, 28
@@ -29,8 +29,7 @@ class Ring(Explorable):
         ordered = ", ".join(str(tile.ordered) for tile in tiles)
         return canvas, (f"{amount(stages, 'stages')}, latency {latency}, {amount(copy, 'steps')} between two "
                         f"arrivals, {use} per use: tiles are ordered at {ordered}, the last is used after "
-                        f"{steps} steps. The consumer waits in {sum(waits)} steps, the producer in "
-                        f"{sum(producer_waits(tiles))}; at the end {pace:.3g} steps per tile.")
+                        f"{steps} steps. The consumer waits in {sum(waits)} of them; at the end {pace:.3g} per tile.")
 
 
 def draw_tiles(canvas: Canvas, tiles: list, waits: list[int], stages: int) -> None:

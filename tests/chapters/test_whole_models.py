@@ -171,10 +171,10 @@ def test_texts_and_the_template_of_a_chat(speaker):
 def test_the_template_of_exercise_11_13_gives_what_its_solution_gives():
     render = {}
     exec(find("11.13").solution_text, render)
-    for case in field_guide.template_cases(torch.Generator().manual_seed(3)):
-        want = jinja2.Template(field_guide.TEMPLATE, trim_blocks=True, lstrip_blocks=True)
-        assert render["render"](*case.args) == want.render(messages=case.args[0],
-                                                           add_generation_prompt=case.args[1])
+    want = jinja2.Template(field_guide.TEMPLATE, trim_blocks=True, lstrip_blocks=True).render
+    cases = field_guide.template_cases(torch.Generator().manual_seed(3))
+    for messages, asked in (case.args for case in cases):
+        assert render["render"](messages, asked) == want(messages=messages, add_generation_prompt=asked)
 
 
 def test_a_conversation_that_is_interrupted_goes_on(speaker):

@@ -217,14 +217,8 @@ __global__ void shared_views(const float* in, float* out) {
 __global__ void macro_float4(float* a, float* b, float* c, int N) {
     int idx = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
     if (idx < N) {
-        float4 reg_a = FLOAT4(a[idx]);
-        float4 reg_b = FLOAT4(b[idx]);
-        float4 reg_c;
-        reg_c.x = reg_a.x + reg_b.x;
-        reg_c.y = reg_a.y + reg_b.y;
-        reg_c.z = reg_a.z + reg_b.z;
-        reg_c.w = reg_a.w + reg_b.w;
-        FLOAT4(c[idx]) = reg_c;
+        float4 p = FLOAT4(a[idx]), q = FLOAT4(b[idx]);
+        FLOAT4(c[idx]) = make_float4(p.x + q.x, p.y + q.y, p.z + q.z, p.w + q.w);
     }
 }
 __global__ void packed_halves(half* a, half* b, half* c, int N) {

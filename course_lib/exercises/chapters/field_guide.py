@@ -610,9 +610,7 @@ exercise(
                       ask="What do the weights of one token's chosen experts sum to?"),
         Misconception("takes a softmax of the chosen scores",
                       change=("return weights / weights.sum(-1, keepdim=True)", "return weights.softmax(-1)"),
-                      ask="A sigmoid is between 0 and 1 already. Which operation makes two of them sum to 1 and keeps their ratio?"),
-        Misconception("corrects before the sigmoid", change=("torch.sigmoid(x @ router.T)\n", "torch.sigmoid(x @ router.T + correction)\n"),
-                      ask="To what is the correction added, the logits or the scores? And should a weight know of it?")],
+                      ask="A sigmoid is between 0 and 1 already. Which operation makes two of them sum to 1 and keeps their ratio?")],
     hints=["`topk` returns values and indices. Of which scores are the values?",
            "`scores.gather(-1, chosen)` are the scores of the chosen, uncorrected."])
 
