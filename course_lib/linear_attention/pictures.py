@@ -73,7 +73,7 @@ def replace_at_a_key(stored=((0.0, 1, 0), (3.0, -1, 2)), key=(0.8, 0.6, 0), valu
     after = state + torch.outer(k, missing)
     parts = [("", "key k", k[:, None]), ("", "state S", state), ("", "value v", v[None]),
              ("−", "S returns for k", (k @ state)[None]), ("=", "missing", missing[None]),
-             ("→", "S + k · missing", after), ("→", "returns for k", (k @ after)[None])]
+             ("→", "S + k · missing", after), ("→", "returns for k", (k @ after).round(decimals=6)[None])]
     largest = max(float(part.abs().max()) for *_, part in parts)
     fig, ax = figures.new(8.4, 1.7)
     left = 0
