@@ -231,8 +231,6 @@ class Attention(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
         r, q = self.recipe, q.to(k.dtype)
         scale = r.head_dim ** -0.5 if r.scale is None else r.scale
-        if q.shape[2] == 1 and not (r.softcap or r.sinks or r.scale):   # decoding: one call for nine
-            return nn.functional.scaled_dot_product_attention(q, k, v, seen, scale=scale, enable_gqa=True)
         q = rearrange(q, "b (h g) n d -> b h g n d", h=k.shape[1])
         scores = rearrange(einsum(q, k, "b h g n d, b h m d -> b h g n m"), "b h g n m -> b (h g) n m") * scale
         if r.softcap:
