@@ -35,7 +35,7 @@ def host_access(library: Path, files: dict[str, str], told: list) -> dict:
     result.memories.append(Memory(name, "global", itemsize, size, 0))
     who = SimpleNamespace(pc=0, action=action)
     fault = SimpleNamespace(kind=b"host access", reason=reason.encode(), detail=callers.encode(), who=who,
-                            other=who, has_thread=0, has_other=0, memory=0, offset=offset, size=1, file=None)
+                            other=who, has_thread=0, has_other=0, memory=0, offset=offset, size=1, owner=0, file=None)
     return plain_error(kernel_error(fault, result))
 
 

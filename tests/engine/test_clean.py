@@ -233,7 +233,8 @@ __global__ void packed_halves(half* a, half* b, half* c, int N) {
     } else { for (int i = 0; idx + i < N; i++) c[idx + i] = __hadd(a[idx + i], b[idx + i]); }
 }
 template <class T> struct Dynamic { __device__ operator T*() { extern __shared__ int bytes[]; return (T*)bytes; } };
-template <class T> __global__ void turned(const T* x, T* y) {
+template <class T>
+__global__ void turned(const T* x, T* y) {
     T* s = Dynamic<T>();
     s[threadIdx.x] = x[threadIdx.x];
     __syncthreads();
