@@ -34,8 +34,9 @@ def host_access(library: Path, files: dict[str, str], told: list) -> dict:
     result = LaunchResult("host code", (1, 1, 1), (1, 1, 1), library, files, 0)
     result.memories.append(Memory(name, "global", itemsize, size, 0))
     who = SimpleNamespace(pc=0, action=action)
+    nothing = dict.fromkeys(("has_thread", "has_other", "memory", "owner"), 0)
     fault = SimpleNamespace(kind=b"host access", reason=reason.encode(), detail=callers.encode(), who=who,
-                            other=who, has_thread=0, has_other=0, memory=0, offset=offset, size=1, owner=0, file=None)
+                            other=who, offset=offset, size=1, file=None, **nothing)
     return plain_error(kernel_error(fault, result))
 
 
