@@ -1,8 +1,8 @@
 """A program that crashed, or whose calls were refused: where, in the words of its source."""
 import signal
 from pathlib import Path
-from types import SimpleNamespace
 
+from ..arguments.c_types import CError, CParty
 from ..errors import KernelError, kernel_error, plain_error
 from ..launch.result import LaunchResult, Memory
 from ..toolchain import lines
@@ -33,10 +33,7 @@ def host_access(library: Path, files: dict[str, str], told: list) -> dict:
     reason, name, callers, itemsize, size, offset, action = told
     result = LaunchResult("host code", (1, 1, 1), (1, 1, 1), library, files, 0)
     result.memories.append(Memory(name, "global", itemsize, size, 0))
-    who = SimpleNamespace(pc=0, action=action)
-    nothing = dict.fromkeys(("has_thread", "has_other", "memory", "owner"), 0)
-    fault = SimpleNamespace(kind=b"host access", reason=reason.encode(), detail=callers.encode(), who=who,
-                            other=who, offset=offset, size=1, file=None, **nothing)
+    fault = CError(b"host access", reason.encode(), callers.encode(), CParty(action=action), offset=offset, size=1)
     return plain_error(kernel_error(fault, result))
 
 
