@@ -77,6 +77,8 @@ NOT_HAD = {
         r"|PitchedPtr|AddressMode|FilterMode|ReadMode|BoundaryMode)\w*",
     "CUDA's pools of memory, which the engine does not have; it has cudaMallocAsync and cudaFreeAsync":
         r"cuda\w*MemPool\w*|cudaMallocFromPoolAsync|cudaMem(?:Allocation|Handle|Access)\w*",
+    "CUDA's quasi-random sequences, which the engine does not have; curand's XORWOW and Philox are here":
+        r"curand\w*(?:Sobol|Quasi|DirectionVector|ScrambleConstants)\w*|CURAND_\w*(?:QUASI|DIRECTION_VECTORS)\w*",
     "CUDA's memory of other processes, which the engine does not have": r"cudaIpc\w*",
     "CUDA's marks with attributes, which the engine does not have; nvtxRangePush takes a text":
         r"nvtxEventAttributes_t|nvtx\w+Ex|NVTX_\w+",

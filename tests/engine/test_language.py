@@ -390,6 +390,8 @@ NOT_HAD = {"cudaStreamBeginCapture": "cudaStreamBeginCapture(0, 0);",
            "cudaMemPool_t": "cudaMemPool_t own;\n    cudaMemPoolCreate(&own, 0);",
            "cudaMallocFromPoolAsync": "cudaMallocFromPoolAsync(0, 4, 0, 0);",
            "cudaIpcMemHandle_t": "cudaIpcMemHandle_t h;\n    cudaIpcGetMemHandle(&h, 0);",
+           "curandStateSobol32_t": "curandStateSobol32_t* s = 0;",
+           "CURAND_RNG_QUASI_SOBOL64": "int type = CURAND_RNG_QUASI_SOBOL64;",
            "nvtxEventAttributes_t": "nvtxEventAttributes_t a = {};", "compareData": "compareData(y, y, 1, 0.f, 0.f);"}
 NOT_HAD_IN_KERNELS = {"tex2D": "y[0] = tex2D<float>(1, 0.5f, 0.5f);",
                       "surf2Dwrite": "surf2Dwrite(y[0], 1, 0, 0);"}

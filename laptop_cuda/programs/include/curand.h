@@ -1,11 +1,9 @@
 // cuRAND's host API. A generator is deterministic, but orders its numbers otherwise than cuRAND: other numbers of the same
-// distribution. Every pseudo-random type is XORWOW here, or Philox if asked for. Sobol's sequences of up to 16 dimensions
-// are those of cuRAND; scrambled ones are refused.
+// distribution. Every pseudo-random type is XORWOW here, or Philox if asked for.
 #pragma once
 #define CURAND_H_          // by which the samples' helper_cuda.h knows that this header was included
 #include "host_launch.h"
 #include "curand_generators.h"
-#include "curand_sobol.h"
 
 enum curandStatus {
     CURAND_STATUS_SUCCESS = 0, CURAND_STATUS_VERSION_MISMATCH = 100, CURAND_STATUS_NOT_INITIALIZED = 101,
@@ -16,13 +14,11 @@ enum curandStatus {
 };
 enum curandRngType {
     CURAND_RNG_TEST = 0, CURAND_RNG_PSEUDO_DEFAULT = 100, CURAND_RNG_PSEUDO_XORWOW = 101, CURAND_RNG_PSEUDO_MRG32K3A = 121,
-    CURAND_RNG_PSEUDO_MTGP32 = 141, CURAND_RNG_PSEUDO_MT19937 = 142, CURAND_RNG_PSEUDO_PHILOX4_32_10 = 161,
-    CURAND_RNG_QUASI_DEFAULT = 200, CURAND_RNG_QUASI_SOBOL32 = 201, CURAND_RNG_QUASI_SCRAMBLED_SOBOL32 = 202,
-    CURAND_RNG_QUASI_SOBOL64 = 203, CURAND_RNG_QUASI_SCRAMBLED_SOBOL64 = 204
+    CURAND_RNG_PSEUDO_MTGP32 = 141, CURAND_RNG_PSEUDO_MT19937 = 142, CURAND_RNG_PSEUDO_PHILOX4_32_10 = 161
 };
 enum curandOrdering {
     CURAND_ORDERING_PSEUDO_BEST = 100, CURAND_ORDERING_PSEUDO_DEFAULT = 101, CURAND_ORDERING_PSEUDO_SEEDED = 102,
-    CURAND_ORDERING_PSEUDO_LEGACY = 103, CURAND_ORDERING_PSEUDO_DYNAMIC = 104, CURAND_ORDERING_QUASI_DEFAULT = 201
+    CURAND_ORDERING_PSEUDO_LEGACY = 103, CURAND_ORDERING_PSEUDO_DYNAMIC = 104
 };
 typedef enum curandStatus curandStatus_t;
 typedef enum curandRngType curandRngType_t;
@@ -31,7 +27,6 @@ typedef enum curandOrdering curandOrdering_t;
 struct curandGenerator_st {
     curandRngType_t type;
     bool for_host, started;
-    unsigned dimensions;
     unsigned long long seed, offset;
     curandStateXORWOW xorwow;
     curandStatePhilox4_32_10 of_philox;
@@ -40,29 +35,14 @@ typedef curandGenerator_st* curandGenerator_t;
 
 namespace laptop {
 inline curandStatus_t make_generator(curandGenerator_t* g, curandRngType_t type, bool for_host) {
-    if (type == CURAND_RNG_TEST || type == CURAND_RNG_QUASI_SCRAMBLED_SOBOL32) return CURAND_STATUS_TYPE_ERROR;
-    if (type == CURAND_RNG_QUASI_SCRAMBLED_SOBOL64) return CURAND_STATUS_TYPE_ERROR;
-    *g = new curandGenerator_st{type, for_host, false, 1, 0, 0, {}, {}};
-    return CURAND_STATUS_SUCCESS;
-}
-template <class Word, class T, class F>                  // all points of the first dimension, then of the second ...
-curandStatus_t generate_points(curandGenerator_t g, T* out, size_t n, F draw) {
-    if (n % g->dimensions) return CURAND_STATUS_LENGTH_NOT_MULTIPLE;
-    host_wrote(out, n * sizeof(T));
-    for (unsigned d = 0; d < g->dimensions; ++d) {
-        Sobol<Word> s;
-        start(s, sobol_directions<Word>().of[d], g->offset);
-        for (size_t i = 0; i < n / g->dimensions; ++i) *out++ = draw(s);
-    }
-    g->offset += n / g->dimensions;
+    if (type == CURAND_RNG_TEST) return CURAND_STATUS_TYPE_ERROR;
+    *g = new curandGenerator_st{type, for_host, false, 0, 0, {}, {}};
     return CURAND_STATUS_SUCCESS;
 }
 template <class T, class F> curandStatus_t generate(curandGenerator_t g, T* out, size_t n, F draw) {
     if (!g) return CURAND_STATUS_NOT_INITIALIZED;
     AsDevice as;
     if (!g->for_host && !is_device_memory(out, n * sizeof(T))) return CURAND_STATUS_LAUNCH_FAILURE;
-    if (g->type == CURAND_RNG_QUASI_SOBOL64) return generate_points<unsigned long long>(g, out, n, draw);
-    if (g->type >= CURAND_RNG_QUASI_DEFAULT) return generate_points<unsigned int>(g, out, n, draw);
     if (!g->started) {
         start(g->xorwow, g->seed, 0, g->offset), start(g->of_philox, g->seed, 0, g->offset);
         g->started = true;
@@ -86,22 +66,6 @@ inline curandStatus_t curandSetGeneratorOffset(curandGenerator_t g, unsigned lon
     return CURAND_STATUS_SUCCESS;
 }
 inline curandStatus_t curandSetGeneratorOrdering(curandGenerator_t, curandOrdering_t) { return CURAND_STATUS_SUCCESS; }
-inline curandStatus_t curandSetQuasiRandomGeneratorDimensions(curandGenerator_t g, unsigned dimensions) {
-    if (g->type < CURAND_RNG_QUASI_DEFAULT) return CURAND_STATUS_TYPE_ERROR;
-    if (dimensions == 0 || dimensions > laptop::SOBOL_DIMENSIONS) return CURAND_STATUS_OUT_OF_RANGE;
-    g->dimensions = dimensions;
-    return CURAND_STATUS_SUCCESS;
-}
-inline curandStatus_t curandGetDirectionVectors32(curandDirectionVectors32_t* vectors[], curandDirectionVectorSet_t set) {
-    if (set != CURAND_DIRECTION_VECTORS_32_JOEKUO6) return CURAND_STATUS_OUT_OF_RANGE;
-    *vectors = laptop::sobol_directions<unsigned int>().of;
-    return CURAND_STATUS_SUCCESS;
-}
-inline curandStatus_t curandGetDirectionVectors64(curandDirectionVectors64_t* vectors[], curandDirectionVectorSet_t set) {
-    if (set != CURAND_DIRECTION_VECTORS_64_JOEKUO6) return CURAND_STATUS_OUT_OF_RANGE;
-    *vectors = laptop::sobol_directions<unsigned long long>().of;
-    return CURAND_STATUS_SUCCESS;
-}
 inline curandStatus_t curandSetStream(curandGenerator_t, cudaStream_t) { return CURAND_STATUS_SUCCESS; }
 inline curandStatus_t curandGetVersion(int* version) { *version = 10000; return CURAND_STATUS_SUCCESS; }
 inline curandStatus_t curandGenerateSeeds(curandGenerator_t) { return CURAND_STATUS_SUCCESS; }

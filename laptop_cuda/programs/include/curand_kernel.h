@@ -1,11 +1,10 @@
-// cuRAND in kernels. Numbers equal a GPU's except curand_poisson's; without MRG32k3a, MTGP32, scrambled Sobol.
+// cuRAND in kernels. Numbers equal a GPU's except curand_poisson's; without MRG32k3a, MTGP32 and Sobol.
 #pragma once
 #include "curand_generators.h"
-#include "curand_sobol.h"
 
 namespace laptop {
 [[noreturn]] inline void no_such_generator(const void* site) {
-    not_supported("this generator of curand (XORWOW, Philox4_32_10 and Sobol are)", site);
+    not_supported("this generator of curand (XORWOW and Philox4_32_10 are)", site);
 }
 template <class S>
 LAPTOP_QUIET S& touched(S* s, const void* site) {        // the state is read and written by each call
@@ -21,17 +20,6 @@ LAPTOP_FN void curand_init(unsigned long long seed, unsigned long long subsequen
         if (LAPTOP_TRACED) laptop::will_write(s, sizeof *s, LAPTOP_SITE);
         laptop::start(*s, seed, subsequence, offset);
     } else laptop::no_such_generator(LAPTOP_SITE);
-}
-template <class Word>
-LAPTOP_FN void curand_init(const Word* directions, unsigned long long offset, laptop::Sobol<Word>* s) {
-    if (LAPTOP_TRACED) {
-        laptop::will_read(directions, sizeof s->direction_vectors, LAPTOP_SITE);
-        laptop::will_write(s, sizeof *s, LAPTOP_SITE);
-    }
-    laptop::start(*s, directions, offset);
-}
-template <class Word> LAPTOP_FN void skipahead(unsigned long long n, laptop::Sobol<Word>* state) {
-    laptop::skip_points(laptop::touched(state, LAPTOP_SITE), n);
 }
 LAPTOP_FN void skipahead(unsigned long long n, curandStateXORWOW* state) {
     curandStateXORWOW& s = laptop::touched(state, LAPTOP_SITE);
@@ -59,7 +47,7 @@ LAPTOP_FN void skipahead_sequence(unsigned long long n, curandStatePhilox4_32_10
         S& s = laptop::touched(state, LAPTOP_SITE);               \
         return value;                                             \
     }
-LAPTOP_RANDOM(auto, curand, laptop::next(s))      // 64 bits of Sobol64
+LAPTOP_RANDOM(unsigned int, curand, laptop::next(s))
 LAPTOP_RANDOM(uint4, curand4, laptop::next_four(s))
 LAPTOP_RANDOM(float, curand_uniform, laptop::uniform(laptop::next(s)))
 LAPTOP_RANDOM(double, curand_uniform_double, laptop::uniform_double(s))
