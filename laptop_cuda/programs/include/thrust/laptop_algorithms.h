@@ -32,8 +32,7 @@ LAPTOP_SIDED(inner_product) LAPTOP_SIDED(inclusive_scan) LAPTOP_SIDED(exclusive_
 LAPTOP_SIDED(transform_inclusive_scan) LAPTOP_SIDED(transform_exclusive_scan) LAPTOP_SIDED(count)
 LAPTOP_SIDED(count_if) LAPTOP_SIDED(sort) LAPTOP_SIDED(stable_sort) LAPTOP_SIDED(reverse)
 LAPTOP_SIDED(reverse_copy) LAPTOP_SIDED(shuffle) LAPTOP_SIDED(shuffle_copy) LAPTOP_SIDED(is_sorted)
-LAPTOP_SIDED(is_sorted_until) LAPTOP_SIDED(merge) LAPTOP_SIDED(set_union) LAPTOP_SIDED(set_intersection)
-LAPTOP_SIDED(set_difference) LAPTOP_SIDED(set_symmetric_difference) LAPTOP_SIDED(unique)
+LAPTOP_SIDED(is_sorted_until) LAPTOP_SIDED(merge) LAPTOP_SIDED(unique)
 LAPTOP_SIDED(unique_copy) LAPTOP_SIDED(unique_count) LAPTOP_SIDED(remove) LAPTOP_SIDED(remove_if)
 LAPTOP_SIDED(remove_copy) LAPTOP_SIDED(remove_copy_if) LAPTOP_SIDED(partition) LAPTOP_SIDED(partition_copy)
 LAPTOP_SIDED(stable_partition) LAPTOP_SIDED(stable_partition_copy) LAPTOP_SIDED(is_partitioned)
@@ -43,9 +42,7 @@ LAPTOP_SIDED(mismatch) LAPTOP_SIDED(all_of) LAPTOP_SIDED(any_of) LAPTOP_SIDED(no
 LAPTOP_SIDED(binary_search) LAPTOP_SIDED(lower_bound) LAPTOP_SIDED(upper_bound) LAPTOP_SIDED(equal_range)
 LAPTOP_SIDED(inclusive_scan_by_key) LAPTOP_SIDED(exclusive_scan_by_key) LAPTOP_SIDED(reduce_by_key)
 LAPTOP_SIDED(unique_by_key) LAPTOP_SIDED(unique_by_key_copy) LAPTOP_SIDED(sort_by_key)
-LAPTOP_SIDED(stable_sort_by_key) LAPTOP_SIDED(merge_by_key) LAPTOP_SIDED(set_union_by_key)
-LAPTOP_SIDED(set_intersection_by_key) LAPTOP_SIDED(set_difference_by_key)
-LAPTOP_SIDED(set_symmetric_difference_by_key)
+LAPTOP_SIDED(stable_sort_by_key)
 #undef LAPTOP_ALGORITHM
 #undef LAPTOP_SIDED
 }  // namespace thrust

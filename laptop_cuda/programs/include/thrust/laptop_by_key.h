@@ -1,4 +1,4 @@
-// Thrust's algorithms by key: scans, sums, sorts and sets of values that keys order or divide.
+// Thrust's algorithms by key: scans, sums and sorts of values that keys order or divide.
 #pragma once
 #include "laptop_order.h"
 
@@ -59,27 +59,4 @@ template <class K, class I, class F = less<>> void stable_sort_by_key(K a, K b, 
     for (size_t i = 0; i < order.size(); ++i) a[i] = keys[order[i]], values[i] = old[order[i]];
 }
 template <class... A> void sort_by_key(A... a) { laptop_host::stable_sort_by_key(a...); }
-
-// Sets: two sorted ranges of keys, each with values.
-template <class F> auto laptop_keys(F f) {
-    return [f](const auto& x, const auto& y) { return f(std::get<0>(x), std::get<0>(y)); };
-}
-#define LAPTOP_SETS_BY_KEY(name)                                                                          \
-    template <class K, class L, class I, class J, class M, class O, class F = less<>>                     \
-    pair<M, O> name##_by_key(K a, K b, L c, L d, I values, J others, M keys, O to, F f = F()) {           \
-        auto end = laptop_host::name(make_zip_iterator(a, values), make_zip_iterator(b, values + (b - a)),     \
-                                make_zip_iterator(c, others), make_zip_iterator(d, others + (d - c)),     \
-                                make_zip_iterator(keys, to), laptop_keys(f)).get_iterator_tuple();        \
-        return {std::get<0>(end), std::get<1>(end)};                                                      \
-    }
-LAPTOP_SETS_BY_KEY(merge) LAPTOP_SETS_BY_KEY(set_union) LAPTOP_SETS_BY_KEY(set_difference)
-LAPTOP_SETS_BY_KEY(set_symmetric_difference)
-#undef LAPTOP_SETS_BY_KEY
-template <class K, class L, class I, class M, class O, class F = less<>>      // its values all come from the first range
-pair<M, O> set_intersection_by_key(K a, K b, L c, L d, I values, M keys, O to, F f = F()) {
-    auto end = laptop_host::set_intersection(make_zip_iterator(a, values), make_zip_iterator(b, values + (b - a)),
-                                        make_zip_iterator(c, c), make_zip_iterator(d, d),
-                                        make_zip_iterator(keys, to), laptop_keys(f)).get_iterator_tuple();
-    return {std::get<0>(end), std::get<1>(end)};
-}
 }  // namespace thrust::laptop_host

@@ -1,4 +1,4 @@
-// Thrust's iterators that compute: counting, constant, transform (in and out), permutation, zip, discard.
+// Thrust's iterators that compute: counting, constant, transform, permutation, zip, discard.
 #pragma once
 #include "laptop_vectors.h"
 
@@ -48,26 +48,6 @@ struct transform_iterator : laptop_iterator<transform_iterator<F, I, R>, R> {
     ptrdiff_t from(const transform_iterator& other) const { return source - other.source; }
 };
 template <class F, class I> transform_iterator<F, I> make_transform_iterator(I source, F f) { return {source, f}; }
-
-// What is assigned through it passes the function on its way.
-template <class F, class I> struct laptop_sink {
-    F function;
-    I to;
-    template <class T> const laptop_sink& operator=(const T& x) const { return *to = function(x), *this; }
-};
-template <class F, class I>
-struct transform_output_iterator : laptop_iterator<transform_output_iterator<F, I>, laptop_sink<F, I>> {
-    I target;
-    F function;
-    transform_output_iterator(I target, F function) : target(target), function(function) {}
-    laptop_sink<F, I> at(ptrdiff_t i) const { return {function, target + i}; }
-    ptrdiff_t from(const transform_output_iterator& other) const { return target - other.target; }
-};
-template <class F, class I>
-transform_output_iterator<F, I> make_transform_output_iterator(I target, F f) { return {target, f}; }
-template <class F, class I> void laptop_wrote(transform_output_iterator<F, I> a, transform_output_iterator<F, I> b) {
-    laptop_wrote(a.target + a.position, b.target + b.position);
-}
 
 template <class E, class I> struct permutation_iterator
     : laptop_iterator<permutation_iterator<E, I>, typename std::iterator_traits<E>::value_type,

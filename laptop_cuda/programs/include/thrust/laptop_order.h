@@ -32,15 +32,9 @@ template <class I, class O, class G> void shuffle_copy(I a, I b, O to, G&& rando
 }
 LAPTOP_AS_STD(is_sorted) LAPTOP_AS_STD(is_sorted_until)
 
-// Sets: two sorted ranges into one.
-#define LAPTOP_SETS(name)                                                                                 \
-    template <class I, class J, class O, class F = less<>> O name(I a, I b, J c, J d, O to, F f = F()) {  \
-        return laptop_done(to, std::name(a, b, c, d, to, f));                                             \
-    }
-LAPTOP_SETS(merge) LAPTOP_SETS(set_union) LAPTOP_SETS(set_intersection) LAPTOP_SETS(set_difference)
-LAPTOP_SETS(set_symmetric_difference)
-#undef LAPTOP_SETS
-
+template <class I, class J, class O, class F = less<>> O merge(I a, I b, J c, J d, O to, F f = F()) {
+    return laptop_done(to, std::merge(a, b, c, d, to, f));
+}
 LAPTOP_AS_STD(unique) LAPTOP_AS_STD(remove) LAPTOP_FILLS_AS_STD(remove_copy)
 template <class I, class O, class F = equal_to<>> O unique_copy(I a, I b, O to, F f = F()) {
     O out = to;
