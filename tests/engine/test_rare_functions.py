@@ -98,36 +98,6 @@ def test_inverses_of_the_error_functions():
     assert np.allclose([math.erfc(v) for v in f[16:]], x[16:], rtol=1e-6, atol=0)
 
 
-DYNAMIC = r"""
-__global__ void dynamic(const unsigned* a, const unsigned* b, const unsigned* c, unsigned* y) {
-    unsigned p = a[threadIdx.x], q = b[threadIdx.x], r = c[threadIdx.x], *mine = y + 12 * threadIdx.x;
-    bool high, low, first;
-    mine[0] = __viaddmax_s32(p, q, r), mine[1] = __viaddmin_u32(p, q, r), mine[2] = __vimax3_s32_relu(p, q, r);
-    mine[3] = __viaddmax_s16x2(p, q, r), mine[4] = __viaddmin_s16x2_relu(p, q, r), mine[5] = __vimin3_u16x2(p, q, r);
-    mine[6] = __vibmin_s16x2(p, q, &high, &low), mine[7] = 2 * high + low;
-    mine[8] = __vibmax_u32(p, q, &first), mine[9] = first;
-    mine[10] = __vimax_s16x2_relu(p, q), mine[11] = __vimin_s32_relu(p, q);
-}
-"""
-
-
-def test_sums_and_the_largest_of_three():
-    """The mathematics API's formulas, in numpy: sums wrap around."""
-    rng = np.random.default_rng(6)
-    a, b, c = (rng.integers(0, 1 << 32, 64, dtype=np.uint32) for _ in range(3))
-    b[0] = a[0]
-    y = np.zeros((64, 12), np.uint32)
-    compiled(DYNAMIC).dynamic[1, 64](a, b, c, y)
-    (s, t, u), (h, i, j), (k, m, n) = ([v.view(kind) for v in (a, b, c)] for kind in ("i4", "i2", "u2"))
-    smaller = (h <= i).reshape(-1, 2)
-    wanted = [np.maximum(s + t, u), np.minimum(a + b, c), np.maximum(np.maximum(np.maximum(s, t), u), 0),
-              np.maximum(h + i, j), np.maximum(np.minimum(h + i, j), 0), np.minimum(np.minimum(k, m), n),
-              np.minimum(h, i), (2 * smaller[:, 1] + smaller[:, 0]).astype(np.uint32), np.maximum(a, b),
-              (a >= b).astype(np.uint32), np.maximum(np.maximum(h, i), 0), np.maximum(np.minimum(s, t), 0)]
-    for number, right in enumerate(wanted):
-        assert (y[:, number] == right.view(np.uint32)).all(), number
-
-
 ORDERED = r"""
 __global__ void ordered(unsigned* y, int* flag, int* data) {
     __nv_atomic_fetch_add(y, 1, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
