@@ -131,12 +131,6 @@ template <class T> LAPTOP_FN T xorsign(T a, T b, T of) {
 template <class E> LAPTOP_FN pair<E> xorsign(pair<E> a, pair<E> b, pair<E> of) {
     return {xorsign(a.low, b.low, of.low), xorsign(a.high, b.high, of.high)};
 }
-template <class T> LAPTOP_FN bool is_finite(T a) { return __builtin_isfinite(a); }
-template <class T> LAPTOP_FN bool is_infinite(T a) { return __builtin_isinf(a); }
-template <class T> LAPTOP_FN bool is_number(T a) { return !__builtin_isnan(a); }
-template <class T> LAPTOP_FN bool is_notanumber(T a) { return __builtin_isnan(a); }
-template <class T> LAPTOP_FN bool is_normal(T a) { return __builtin_isnormal(a); }
-template <class T> LAPTOP_FN bool is_subnormal(T a) { return a != 0 && !__builtin_isnormal(a) && __builtin_isfinite(a); }
 // min.NaN: NaN if either is
 template <class T> LAPTOP_FN T with_nan(T a, T b, T otherwise) { return a != a ? a : b != b ? b : otherwise; }
 template <class E> LAPTOP_FN pair<E> with_nan(pair<E> a, pair<E> b, pair<E> otherwise) {

@@ -1,5 +1,5 @@
-// Inline PTX on integers that few sources name: the carry of big numbers, products of 24 bits, sums of products, and
-// fields of bits. Included where a source names one of them.
+// Inline PTX on integers that few sources name: the carry of big numbers, sums of products, and places of
+// bits and bytes. Included where a source names one of them.
 #pragma once
 #include "ptx.h"
 
@@ -24,11 +24,6 @@ template <class T> LAPTOP_FN T mad_with(T a, T b, T c, bool upper, bool in, bool
     return add_with(upper ? mul_hi(a, b) : mul(a, b), c, in, out);
 }
 
-// 32 bits from bit `shift` on of a product of numbers of 24 bits
-template <class T> LAPTOP_FN int64_t product24(T a, T b, int shift) {
-    int64_t x = T(uint32_t(a) << 8) >> 8, y = T(uint32_t(b) << 8) >> 8;
-    return T(x * y >> shift);
-}
 // c and the products of the fields of a with those of b from bit `start` on
 template <class A, class B> LAPTOP_FN uint32_t dot(uint32_t a, uint32_t b, uint32_t c, int start) {
     constexpr int WIDE = 8 * sizeof(A), NARROW = 8 * sizeof(B);
@@ -37,17 +32,6 @@ template <class A, class B> LAPTOP_FN uint32_t dot(uint32_t a, uint32_t b, uint3
 }
 
 LAPTOP_FN uint32_t shift_amount(uint32_t found, int bits) { return found == ~0u ? found : bits - 1 - found; }
-LAPTOP_FN uint32_t bit_mask(uint32_t start, uint32_t length, bool clamps) {
-    if (!clamps) start &= 31, length &= 31;
-    if (length == 0 || start > 31) return 0;
-    return (length > 31 ? ~0u : (1u << length) - 1) << start;
-}
-// The low `length` bits as a number
-template <class T> LAPTOP_FN T extended(T a, uint32_t length, bool clamps) {
-    if (!clamps) length &= 31;
-    if (length > 31) return a;
-    return length ? T(uint32_t(a) << (32 - length)) >> (32 - length) : T(0);
-}
 // The four places that a mode of prmt chooses
 LAPTOP_FN uint32_t selector(int mode, uint32_t c) {
     c &= 3;

@@ -125,7 +125,7 @@ def _register(name: str) -> str:
 
 def _operand(text: str, operands: list[Operand]):
     """A C++ name or literal; a list for {a, b}; ("address", base, offset) for [a + 16]; ("tensor", map, list) for
-    [a, {x, y}]; ("part", a, "b1") for a.b1; a special register's call."""
+    [a, {x, y}]; ("part", a, "b1") for a.b1, a byte that no instruction here takes; a special register's call."""
     text = text.strip()
     if text.startswith("{"):
         return [_operand(part, operands) for part in _split(text[1:-1])]

@@ -5,7 +5,6 @@ ORDERED = {"eq", "ne", "lt", "le", "gt", "ge"}
 OF_INTEGERS = ORDERED | {"lo", "ls", "hi", "hs"}
 OF_FLOATS = ORDERED | {"equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
 JOINED = {"and": "&&", "or": "||", "xor": "!="}
-KINDS = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"}
 
 
 def _compared(how: str, type_: str, flush: bool, given: list, opcode: str) -> list[str]:
@@ -58,26 +57,3 @@ def _set(mods: list[str], given: list, opcode: str) -> str:
 def _selp(mods: list[str], given: list, opcode: str) -> str:
     (type_,), (target, a, b, p) = mods, given
     return put(target, f"({predicate(p)}) ? {get(type_, a)} : {get(type_, b)}")
-
-
-def _slct(mods: list[str], given: list, opcode: str) -> str:
-    """The first of two, where the third is not negative."""
-    type_, of = (m for m in mods if m != "ftz")
-    if of not in ("s32", "f32") or len(given) != 4:
-        raise Unknown(opcode)
-    c = f"{P}flushed({get(of, given[3])})" if "ftz" in mods else get(of, given[3])
-    return put(given[0], f"{c} >= 0 ? {get(type_, given[1])} : {get(type_, given[2])}")
-
-
-def _testp(mods: list[str], given: list, opcode: str) -> str:
-    (kind, type_), (target, a) = mods, given
-    if kind not in KINDS or type_ not in ("f32", "f64"):
-        raise Unknown(opcode)
-    return put(target, f"{P}is_{kind}({get(type_, a)})")
-
-
-def _copysign(mods: list[str], given: list, opcode: str) -> str:
-    """The second operand with the sign of the first."""
-    (type_,), (target, a, b) = mods, given
-    function = {"f32": "__builtin_copysignf", "f64": "__builtin_copysign"}[type_]
-    return put(target, f"{function}({get(type_, b)}, {get(type_, a)})")

@@ -6,8 +6,6 @@ from .operands import TYPES, P, Unknown, get, put, whole
 CARRIED = {"add": "add_with", "addc": "add_with", "sub": "sub_with", "subc": "sub_with",
            "mad": "mad_with", "madc": "mad_with"}
 INTEGERS, WORDS = ("u32", "s32", "u64", "s64"), ("b32", "b64")
-VIDEO = {"vadd": "x + y", "vsub": "x - y", "vabsdiff": "x < y ? y - x : x - y", "vmin": "x < y ? x : y",
-         "vmax": "x < y ? y : x"}
 MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
 
 
@@ -58,37 +56,6 @@ def _bfind(mods: list[str], given: list, opcode: str) -> str:
     return put(target, f"{P}shift_amount({made}, {type_[1:]})" if len(mods) > 1 else made)
 
 
-def _bmsk(mods: list[str], given: list, opcode: str) -> str:
-    (how, _), (target, a, b) = mods, given
-    limit = {"clamp": "true", "wrap": "false"}[how]
-    return put(target, f"{P}bit_mask({get('u32', a)}, {get('u32', b)}, {limit})")
-
-
-def _szext(mods: list[str], given: list, opcode: str) -> str:
-    (how, type_), (target, a, b) = mods, given
-    limit = {"clamp": "true", "wrap": "false"}[how]
-    return put(target, f"{P}extended({get(_of_types([type_], ('u32', 's32')), a)}, {get('u32', b)}, {limit})")
-
-
-def _mul24(mods: list[str], given: list, opcode: str) -> str:
-    (how, type_), (target, a, b) = mods, given
-    shift = {"lo": 0, "hi": 16}[how]
-    return put(target, f"({TYPES[type_]}){P}product24({_24_bits(type_, a)}, {_24_bits(type_, b)}, {shift})")
-
-
-def _mad24(mods: list[str], given: list, opcode: str) -> str:
-    how, *sat, type_ = mods
-    shift, (target, a, b, c) = {"lo": 0, "hi": 16}[how], given
-    made = f"{P}product24({_24_bits(type_, a)}, {_24_bits(type_, b)}, {shift}) + {get(type_, c)}"
-    if sat and (how, sat, type_) != ("hi", ["sat"], "s32"):
-        raise Unknown(opcode)
-    return put(target, f"{P}clamped<int32_t>({made})" if sat else f"({TYPES[type_]})({made})")
-
-
-def _24_bits(type_: str, operand) -> str:
-    return get(_of_types([type_], ("u32", "s32")), operand)
-
-
 def _dp4a(mods: list[str], given: list, opcode: str) -> str:
     return _dot(mods, given, 8, 8, 0)
 
@@ -131,31 +98,3 @@ def _vabsdiff4(mods: list[str], given: list, opcode: str) -> str:
         raise Unknown(opcode)
     a, b, c = (get("u32", v) for v in given[1:4])
     return put(given[0], f"__vsadu4({a}, {b}) + {c}")
-
-
-def _scalar_video(name: str, mods: list[str], given: list, opcode: str) -> str:
-    """vmax.s32.s32.s32.min d, a.b1, b, c: fields, an operation, perhaps clamped, and a second operation."""
-    types, more = mods[:3], mods[3:]
-    sat, second = "sat" in more, [m for m in more if m != "sat"]
-    to, a, b = (_of_types([t], ("u32", "s32")) for t in types)
-    if more not in ([], ["sat"], second, ["sat", *second]) or len(given) != 3 + len(second):
-        raise Unknown(opcode)
-    x, y = _field(a, given[1]), _field(b, given[2])
-    made = f"[](int64_t x, int64_t y) LAPTOP_QUIET {{ return int64_t({VIDEO[name]}); }}({x}, {y})"
-    made = f"{P}clamped<{TYPES[to]}>({made})" if sat else f"({TYPES[to]})({made})"
-    if second:
-        also = {"add": "add", "min": "min", "max": "max"}[second[0]]
-        made = f"{P}{also}<{TYPES[to]}>({made}, {get(to, given[3])})"
-    return put(given[0], made)
-
-
-def _field(type_: str, operand) -> str:
-    """An operand of the video instructions: a register, or one of its bytes or halves."""
-    if not isinstance(operand, tuple) or operand[0] != "part":
-        return get(type_, operand)
-    size = 8 if operand[2][0] == "b" else 16
-    narrow = f"{'u' * (type_ == 'u32')}int{size}_t"
-    return f"({narrow})({get('u32', operand[1])} >> {size * int(operand[2][1])})"
-
-
-_vadd, _vsub, _vabsdiff, _vmin, _vmax = (partial(_scalar_video, name) for name in VIDEO)

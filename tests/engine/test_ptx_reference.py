@@ -23,10 +23,6 @@ def clamp(x: int, low: int, high: int) -> int:
     return min(max(x, low), high)
 
 
-def clamp32(x: int) -> int:
-    return clamp(x, -2**31, 2**31 - 1)
-
-
 def fields(x: int, size: int, signs: bool, n: int) -> list[int]:
     part = [x >> size * i & ((1 << size) - 1) for i in range(n)]
     return [signed(p, size) for p in part] if signs else part
@@ -35,11 +31,6 @@ def fields(x: int, size: int, signs: bool, n: int) -> list[int]:
 def dot(a, b, c, wide, sa, sb, start=0):
     n = 32 // wide
     return c + sum(x * y for x, y in zip(fields(a, wide, sa, n), fields(b >> start, 8, sb, n)))
-
-
-def product24(a, b, signs, shift):
-    x, y = (signed(v, 24) if signs else v & 0xFFFFFF for v in (a, b))
-    return (x * y) >> shift
 
 
 def permuted(a, b, selector):
@@ -90,27 +81,8 @@ def nth_set(mask, base, offset):
     return -1
 
 
-def masked(a, b, clamps):
-    start, length = (a, b) if clamps else (a & 31, b & 31)
-    return ((1 << min(length, 64)) - 1 << start) if start < 32 else 0
-
-
-def cut(a, n, clamps, signs):
-    n = n if clamps else n & 31
-    if n > 31:
-        return a
-    return signed(a, n) if signs and n else a & ((1 << n) - 1)
-
-
 # (instruction with d, a, b, c as %0 to %3; the result by the ISA, modulo 2^32)
 WORDS = [
-    ("mul24.lo.u32 %0, %1, %2", lambda a, b, c: product24(a, b, 0, 0)),
-    ("mul24.hi.u32 %0, %1, %2", lambda a, b, c: product24(a, b, 0, 16)),
-    ("mul24.lo.s32 %0, %1, %2", lambda a, b, c: product24(a, b, 1, 0)),
-    ("mul24.hi.s32 %0, %1, %2", lambda a, b, c: product24(a, b, 1, 16)),
-    ("mad24.lo.u32 %0, %1, %2, %3", lambda a, b, c: product24(a, b, 0, 0) + c),
-    ("mad24.hi.s32 %0, %1, %2, %3", lambda a, b, c: product24(a, b, 1, 16) + c),
-    ("mad24.hi.sat.s32 %0, %1, %2, %3", lambda a, b, c: clamp32(signed(product24(a, b, 1, 16)) + signed(c))),
     ("dp4a.u32.u32 %0, %1, %2, %3", lambda a, b, c: dot(a, b, c, 8, 0, 0)),
     ("dp4a.s32.s32 %0, %1, %2, %3", lambda a, b, c: dot(a, b, c, 8, 1, 1)),
     ("dp4a.s32.u32 %0, %1, %2, %3", lambda a, b, c: dot(a, b, c, 8, 1, 0)),
@@ -126,8 +98,6 @@ WORDS = [
     ("bfe.u32 %0, %1, %2, %3", lambda a, b, c: extracted(a, b, c, 32, 0)),
     ("bfe.s32 %0, %1, %2, %3", lambda a, b, c: extracted(a, b, c, 32, 1)),
     ("bfi.b32 %0, %1, %2, %3, 7", lambda a, b, c: inserted(a, b, c, 7)),
-    ("bmsk.clamp.b32 %0, %1, %2", lambda a, b, c: masked(a, b, 1)), ("bmsk.wrap.b32 %0, %1, %2", lambda a, b, c: masked(a, b, 0)),
-    ("szext.clamp.u32 %0, %1, %2", lambda a, b, c: cut(a, b, 1, 0)), ("szext.wrap.s32 %0, %1, %2", lambda a, b, c: cut(a, b, 0, 1)),
     ("fns.b32 %0, %1, 9, 3", lambda a, b, c: nth_set(a, 9, 3)), ("fns.b32 %0, %1, 20, -2", lambda a, b, c: nth_set(a, 20, -2)),
     ("fns.b32 %0, %1, 5, 0", lambda a, b, c: nth_set(a, 5, 0)),
     ("prmt.b32 %0, %1, %2, %3", lambda a, b, c: permuted(a, b, c)),
@@ -143,13 +113,6 @@ WORDS = [
     ("{.reg .pred p; setp.gt.u32 p, %3, 99; set.ne.and.u32.u32 %0, %1, %2, p;}", lambda a, b, c: -(a != b and c > 99)),
     ("{.reg .pred p, q, r; setp.gt.u32 r, %3, 99; setp.lt.or.s32 p|q, %1, %2, r; selp.u32 %0, 1, 0, p; @q add.u32 %0, %0, 2;}",
      lambda a, b, c: (signed(a) < signed(b) or c > 99) + 2 * (signed(a) >= signed(b) or c > 99)),
-    ("slct.u32.s32 %0, %1, %2, %3", lambda a, b, c: a if signed(c) >= 0 else b),
-    ("vadd.s32.s32.s32 %0, %1, %2", lambda a, b, c: a + b),
-    ("vadd.u32.s32.s32.sat.min %0, %1, %2, %3", lambda a, b, c: min(clamp(signed(a) + signed(b), 0, M32), c)),
-    ("vsub.s32.u32.u32.sat %0, %1, %2", lambda a, b, c: clamp32(a - b)),
-    ("vmax.s32.s32.s32.max %0, %1, %2, %3", lambda a, b, c: max(signed(a), signed(b), signed(c))),
-    ("vmin.s32.s32.s32.add %0, %1, %2, %3", lambda a, b, c: min(signed(a), signed(b)) + c),
-    ("vabsdiff.u32.u32.s32.add %0, %1.b2, %2.h1, %3", lambda a, b, c: abs((a >> 16 & 255) - signed(b >> 16, 16)) + c),
     ("mad.hi.u32 %0, %1, %2, %3", lambda a, b, c: (a * b >> 32) + c), ("mul.hi.s32 %0, %1, %2", lambda a, b, c: signed(a) * signed(b) >> 32),
     ("abs.s32 %0, %1", lambda a, b, c: abs(signed(a))), ("neg.s32 %0, %1", lambda a, b, c: -a), ("cnot.b32 %0, %1", lambda a, b, c: not a),
     ("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3", lambda a, b, c: clamp(signed(b), -128, 127) & 255 | (clamp(signed(a), -128, 127) & 255) << 8 | c << 16),
@@ -281,12 +244,7 @@ SINGLE = [
     ("max.NaN.f32 %0, %1, %2", lambda a, b, c: np.where(np.isnan(a) | np.isnan(b), np.float32("nan"), greatest(a, b))),
     ("max.f32 %0, %1, %2, %3", lambda a, b, c: no_nan(greatest)(no_nan(greatest)(a, b), c)),
     ("min.NaN.f32 %0, %1, %2, %3", lambda a, b, c: np.where(np.isnan(a) | np.isnan(b) | np.isnan(c), np.float32("nan"), least(least(a, b), c))),
-    ("max.f32 %0, %1, %2", no_nan(greatest)), ("min.f32 %0, %1, %2", no_nan(least)), ("copysign.f32 %0, %1, %2", lambda a, b, c: np.copysign(b, a)),
-    ("slct.f32.f32 %0, %1, %2, %3", lambda a, b, c: np.where(c >= 0, a, b)), ("slct.ftz.f32.f32 %0, %1, %2, %3", lambda a, b, c: np.where(flush(c) >= 0, a, b)),
-    *((f"{{.reg .pred p; testp.{kind}.f32 p, %1; selp.f32 %0, 0f3F800000, 0f00000000, p;}}", lambda a, b, c, f=f: f(a).astype(np.float32)) for kind, f in {
-        "finite": np.isfinite, "infinite": np.isinf, "number": lambda a: ~np.isnan(a), "notanumber": np.isnan,
-        "normal": lambda a: np.isfinite(a) & (np.abs(a) >= np.finfo(np.float32).tiny),
-        "subnormal": lambda a: (a != 0) & (np.abs(a) < np.finfo(np.float32).tiny)}.items()),
+    ("max.f32 %0, %1, %2", no_nan(greatest)), ("min.f32 %0, %1, %2", no_nan(least)),
     ("set.gtu.f32.f32 %0, %1, %2", lambda a, b, c: (~(a <= b)).astype(np.float32)), ("set.num.f32.f32 %0, %1, %2", lambda a, b, c: (~np.isnan(a) & ~np.isnan(b)).astype(np.float32)),
     ("{.reg .b32 t; cvt.rn.tf32.f32 t, %1; mov.b32 %0, t;}", lambda a, b, c: tf32(a, "n")), ("{.reg .b32 t; cvt.rz.relu.tf32.f32 t, %1; mov.b32 %0, t;}", lambda a, b, c: tf32(relu(a), "z")),
     ("{.reg .b32 t; cvt.rna.tf32.f32 t, %1; mov.b32 %0, t;}", lambda a, b, c: tf32(a, "a")),
@@ -423,7 +381,8 @@ ATOMS = [Operand("", c, n) for c, n in (("=r", "a"), ("r", "b"), ("r", "c"), ("l
     "max.f64 %0, %1, %2, %1", "redux.sync.min.f32 %0, %1, %2", "cvt.rn.tf32x.f32 %0, %1", "ldmatrix.sync.aligned.m8n8.x4.shared.b8 {%0,%0,%0,%0}, [%1]",
     "add.cc.f32 %0, %1, %2", "mad.cc.u32 %0, %1, %2, %1", "prmt.b32.f5e %0, %1, %2, 1", "atom.global.inc.s32 %0, [%3], %1", "bra nowhere",
     "cvt.rn.e4m3x2.f32 %0, %1, %2", "cp.async.cg.shared.global.mbarrier [%1], [%3], 16", "fma.rn.sat.relu.f16x2 %0, %1, %2, %1", "bar.sync.unknown 0",
-    "vadd2.s32.s32.s32 %0, %1, %2, %1", ".reg .b128 t", "shfl.sync.idx.b64 %0, %1, 0, 31, -1",
+    "vadd2.s32.s32.s32 %0, %1, %2, %1", "vmin.s32.s32.s32.add %0, %1.b2, %2.h1, %1", "mul24.lo.u32 %0, %1, %2",
+    "testp.finite.f32 %0, %1", ".reg .b128 t", "shfl.sync.idx.b64 %0, %1, 0, 31, -1",
     "max.xorsign.f64 %0, %1, %2", "add.sat.u32 %0, %1, %2", "cvt.rn.satfinite.tf32.f32 %0, %1", "bfind.shiftamt.b32 %0, %1",
     "fma.rn.relu.f32 %0, %1, %2, %1", "mul.lo.sat.s32 %0, %1, %2", "shfl.sync.b32 %0, %0, 1",
     "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0}, {%0}, {%0}, {%0}", "atom.global.exch128.b128 %0, [%0], %0"])
