@@ -20,7 +20,7 @@
 //   7 flash3_forward, 8 shared_by_cluster: asynchrony/flash3.cu
 //
 // The result leaves as a tile, too: send_rows. Counted at n = 256, one head: bytes asked of global memory, copies
-// included, and wavefronts of shared memory by threads; the last two are chapter 6's. Has not run on a card.
+// included, and wavefronts of shared memory by threads; the last two are chapter 6's.
 //
 //   kernel                     asked  wavefronts  products of tensor cores
 //   1 one_tile               328,704      65,956

@@ -18,7 +18,7 @@
 //   attention_scores, softmax_on_chip, attention_output: correct, but the n x m matrix of scores is written and read
 //   back twice (4 n m accesses). Chapter 6 is about never writing it.
 //
-// A row of -inf gives NaN, as in torch. Any number of rows and columns. Has not run on a card.
+// A row of -inf gives NaN, as in torch. Any number of rows and columns.
 
 #include <cuda_runtime.h>
 

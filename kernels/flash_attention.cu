@@ -9,7 +9,7 @@
 //
 // What each rung costs at n = 128, d = 64, one float head, not causal, as the laptop engine counts it: bytes
 // asked of global memory, wavefronts of shared memory, and how many of those are bank conflicts. Rung 1 writes the
-// matrix and reads it: 393,728 bytes even with an ideal cache; all others 131,584. Has not run on a card.
+// matrix and reads it: 393,728 bytes even with an ideal cache; all others 131,584.
 //
 //   kernel                 idea                               still wastes              asked wavefronts    excess
 //   1 scores,              the formula, one launch per step   the matrix out and in 17,138,176         0         0

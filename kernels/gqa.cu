@@ -15,7 +15,7 @@
 //
 // Layout: q, out (b, n_heads, n_q, d); k, v (b, n_kv_heads, n_k, d), all float and contiguous.
 // The last query sees the last key: query i sees keys 0 .. n_k - n_q + i when causal.
-// Limits: any n_q, n_k, d; shared memory bounds g * d (the wrapper checks). Has not run on a card.
+// Limits: any n_q, n_k, d; shared memory bounds g * d (the wrapper checks).
 
 #include <cuda_runtime.h>
 

@@ -19,7 +19,6 @@
 // int8: codes (b, n_kv_heads, m, d); keys: step and low per channel of 32 tokens, (b, n_kv_heads, m / 32, d);
 // values: step and low per token, (b, n_kv_heads, m). lengths (b): how many of the m keys are valid.
 // Limits: d <= 128, group <= 8, blocks of one warp, parts of whole tiles of 32 keys; any m, ragged ends are guarded.
-// Has not run on a card.
 
 #include <cuda_runtime.h>
 

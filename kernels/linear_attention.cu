@@ -18,7 +18,7 @@
 //                          linear_attention/delta_chunks.cu takes 16 tokens at a time
 //
 // Layout: q, k (heads, n, d); v, out (heads, n, d_v); state (heads, d, w); all float and contiguous, heads = b * h.
-// Any n, d, d_v whose state fits in shared memory; the wrappers check. Always causal. Has not run on a card.
+// Any n, d, d_v whose state fits in shared memory; the wrappers check. Always causal.
 
 #include <cuda_runtime.h>
 

@@ -7,7 +7,7 @@
 //
 // Bytes of global memory as the laptop engine counts them (asked, and moved in sectors of 32), with lengths
 // 256 and 128, pages of 16, d = 64, 8 query heads on 2 key heads. The dense kernel's keys and values are
-// 393,216 bytes, the table 96, queries, output and lengths 8,224: 401,536 at least. Has not run on a card.
+// 393,216 bytes, the table 96, queries, output and lengths 8,224: 401,536 at least.
 //
 //   kernel                     idea                               still wastes                   asked     moved
 //   1 paged_decode_naive       one thread per key                 a sector for 4 bytes       3,170,304 7,480,320

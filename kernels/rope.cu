@@ -19,7 +19,6 @@
 //
 // Layout: x (b, heads, n, d) contiguous, changed in place; cos and sin (table rows, d/2); positions (b, n) int.
 // Rungs 1 and 2 take any even d; a ragged last block is guarded. The wrapper checks that positions are in the table.
-// Has not run on a card.
 
 #include <cuda_runtime.h>
 

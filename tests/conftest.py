@@ -1,10 +1,12 @@
 """What every test may use: `needs("clang")`, the mark `gpu`, and *not run* as a result of its own.
 
 This file also serves `make gpu-check`, where only torch, einops and pytest are installed."""
+import json
 import re
 import shutil
 import sys
 from collections import Counter
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -77,7 +79,25 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("not run")
         for reason, tests in sorted(reasons.items()):
             terminalreporter.write_line(f"{len(tests):4d}  {reason}")
+    if terminalreporter.config.option.markexpr == "gpu":
+        write_checked(terminalreporter)
     show_seconds(terminalreporter)
+
+
+def write_checked(terminalreporter):
+    """data/gpu/<card>/checked.json: the cases that were right on this card, small and large, and those that were not."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return
+    from course_lib.gpu.check import folder_of
+    made = {"card": torch.cuda.get_device_name(), "date": str(date.today()), "torch": torch.__version__}
+    for word, kind in (("right", "passed"), ("wrong", "failed")):
+        names = [report.nodeid for report in terminalreporter.stats.get(kind, ()) if "on_the_card[" in report.nodeid]
+        made[word] = sorted(name.partition("[")[2][:-1] for name in names)
+    if made["right"]:
+        folder_of(made["card"]).mkdir(parents=True, exist_ok=True)
+        (folder_of(made["card"]) / "checked.json").write_text(json.dumps(made, indent=1) + "\n")
 
 
 # Seconds of a room's tests in `.ci/run` on two cores with a cold cache, and a tenth more: quick, slow.

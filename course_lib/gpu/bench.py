@@ -9,7 +9,7 @@ import json
 import secrets
 import statistics
 import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -23,10 +23,11 @@ from course_lib.gpu.clock import Clock, HostTime, ceilings, memory_ceiling
 FASTER_THAN_POSSIBLE = 1.05     # a measured ceiling may be a little below the true one
 
 
-def red(benchmark: Benchmark, device) -> str | None:
+@cache
+def red(kernel: str, dtype: torch.dtype, device) -> str | None:
     """Why the kernel may not be timed, or None: every case of it in this type, all shapes, fresh inputs."""
     for case in CASES:
-        if benchmark.kernel in case.kernels and case.dtype == benchmark.case.dtype:
+        if kernel in case.kernels and case.dtype == dtype:
             for shape in (*case.small, *(case.large if torch.device(device).type == "cuda" else ())):
                 if case.unfit(shape, device):
                     continue
@@ -40,7 +41,8 @@ def red(benchmark: Benchmark, device) -> str | None:
 def measure(benchmark: Benchmark, clock, best: dict, device="cuda") -> dict:
     """A row, or {"refused": why}. Peers that cannot run here say why in their place."""
     row = {"chapter": benchmark.case.chapter, "kernel": benchmark.kernel, "case": benchmark.text}
-    if why := benchmark.case.unfit(benchmark.shape, device) or red(benchmark, device):
+    why = benchmark.case.unfit(benchmark.shape, device)
+    if why := why or red(benchmark.kernel, benchmark.case.dtype, device):
         return row | {"refused": why}
     arguments = benchmark.case.arguments(benchmark.shape, device, secrets.randbits(32))
     arguments = benchmark.prepare(*arguments) if benchmark.prepare else arguments
@@ -92,7 +94,8 @@ def run(clock, card: str, folder: Path, device="cuda", chosen=None, say=print, l
     for benchmark in chosen:
         row = measure(benchmark, clock, best, device)
         made["refused" if "refused" in row else "rows"].append(row)
-        made["complete"], made["clocks_after"] = benchmark is chosen[-1], clock.state()
+        made["complete"] = benchmark is chosen[-1]
+        made["clocks_after"] = clock.state() if made["complete"] else None
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / "bench.json", json.dumps(made, indent=1) + "\n")
         say(line_of(row))

@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 
+from course_lib.asynchrony.kernels import RUNGS as asynchrony_rungs
 from course_lib.attention import softmax_kernel
 from course_lib.attention.kernels import SOFTMAX_KERNELS
 from course_lib.flash_attention.kernels import RUNGS, backward_kernels, forward_kernel
@@ -28,8 +29,9 @@ class Benchmark:
 
     @property
     def text(self) -> str:
-        sizes = " ".join(f"{name}={len(x) if name == 'lengths' else x}"
-                         for name, x in self.shape.items() if x is not False)
+        same = {"kv_heads": self.shape.get("heads"), "m": self.shape.get("n")}      # said once
+        sizes = " ".join(name if x is True else f"{name}={len(x) if name == 'lengths' else x}"
+                         for name, x in self.shape.items() if x is not False and same.get(name) != x)
         return (f"{str(self.case.dtype).removeprefix('torch.')} {sizes}"
                 + (f" {self.note}" if self.note else ""))
 
@@ -105,7 +107,7 @@ def paged_step(q, pool, tables, lengths):
 
 
 def benchmarks():
-    for chapter in (softmax, rope, flash, ladder, window, w2, decoding, linear):
+    for chapter in (softmax, rope, flash, ladder, window, w2, decoding, linear, asynchrony):
         yield from chapter()
 
 
@@ -191,6 +193,18 @@ def linear():
                         {"n": 8192, "d": d, "segments": 1, "heads": 128}, linear_floor(2))
     yield Benchmark(case_of("linear_walk", BF16, "segments"), "linear_walk",
                     {"n": 65536, "d": 128, "segments": 8, "heads": 16}, linear_floor(2))
+
+
+def asynchrony():
+    """Chapter 12: all rungs at one shape, then those of FlashAttention-3 at chapter 6's."""
+    small = {"b": 2, "heads": 16, "kv_heads": 16, "n": 4096, "m": 4096, "d": 64, "causal": False}
+    large = small | {"b": 4, "n": 8192, "m": 8192}
+    wide = large | {"d": 128}
+    for shape, first in ((small, 1), (large, 7), (large | {"causal": True}, 7), (wide, 5), (wide | {"causal": True}, 5)):
+        causal = shape["causal"]
+        peers = every_sdpa(causal) | {"our flash_tensor_core": lambda *qkv: partial(forward_kernel, *qkv, rung=7)}
+        for _, kernel, *_ in list(asynchrony_rungs.values())[first - 1:]:
+            yield Benchmark(case_of(kernel), kernel, shape, attention_floor(2), peers)
 
 
 def main(argv: list[str]) -> int:

@@ -31,7 +31,8 @@ def gpu_table(word):
     """Print what was measured of the chapter's kernels, a row per kernel and card, and name the others.
 
     `ceiling` is the share of what the card could do at most (reading or copying memory, or a large matrix
-    product), `peer` the share of the speed of the named library call, both measured in the same run."""
+    product). Beside it: how fast the kernel is in terms of a library's, the first that is named for it and the
+    fastest, all measured in one run."""
     if word not in CHAPTERS:
         raise ValueError(f"word must be a chapter with kernels, one of {', '.join(CHAPTERS)}; got {word!r}")
     everything, kernels = list(measured()), kernels_of(word)
@@ -40,17 +41,41 @@ def gpu_table(word):
         if row["kernel"] not in kernels:
             raise ValueError(f"kernel must be one of the chapter's, {', '.join(kernels)}; got "
                              f"{row['kernel']!r}")
-    if not rows:
+    if not rows and not right_on(kernels):
         print("Not measured on a card yet: all kernels of this chapter.")
         return
-    width = max(len(row["case"]) for row in rows)
-    print(f"{'kernel':<22} {'case':<{width}} {'ceiling':>8} {'peer':>6}  {'named peer':<18} card, date")
-    for row in sorted(rows, key=lambda row: (row["card"], kernels.index(row["kernel"]))):
-        print(f"{row['kernel']:<22} {row['case']:<{width}} {percent(row['share_of_ceiling']):>8} "
-              f"{percent(row['share_of_peer']):>6}  {row['peer'] or '-':<18} {row['card']}, {row['date']}")
-    missing = [kernel for kernel in kernels if kernel not in {row["kernel"] for row in everything}]
-    if missing:
+    width = max((len(row["case"]) for row in rows), default=0)
+    for card in sorted({f"{row['card']}, {row['date']}" for row in rows}):
+        print(f"{card:<{23 + width}} {'ms':>7} {'ceiling':>7}  beside libraries")
+        for row in sorted(rows, key=lambda row: kernels.index(row["kernel"])):
+            if card == f"{row['card']}, {row['date']}":
+                print(f"{row['kernel']:<22} {row['case']:<{width}} {row['ms']:7.3f} "
+                      f"{percent(row['share_of_ceiling']):>7}  {beside(row)}")
+    timed = {row["kernel"] for row in everything}
+    for card, right in right_on(kernels).items():
+        if others := [kernel for kernel in kernels if kernel in right and kernel not in timed]:
+            print(textwrap.fill(f"Right on {card}, not timed: {', '.join(others)}.", 110))
+    seen = timed.union(*right_on(kernels).values())
+    if missing := [kernel for kernel in kernels if kernel not in seen]:
         print(textwrap.fill(f"Not measured on a card yet: {', '.join(missing)}.", 110))
+
+
+def beside(row: dict) -> str:
+    ran = {name: ms for name, ms in row["peers_ms"].items() if isinstance(ms, float)}
+    named = dict.fromkeys([*list(ran)[:1], *([min(ran, key=ran.get)] if ran else [])])
+    return ", ".join(f"{percent(ran[name] / row['ms'])} of {name}" for name in named) or "-"
+
+
+def right_on(kernels) -> dict[str, set[str]]:
+    """Card and date -> those of these kernels whose cases were all right there (checked.json, by gpu-check)."""
+    found = {}
+    for file in sorted(FOLDER.glob("*/checked.json")):
+        made = json.loads(file.read_text())
+        launched = [{kernel for kernel in kernels for name in made[word] if kernel in name.split(", ")}
+                    for word in ("right", "wrong")]
+        if right := launched[0] - launched[1]:
+            found[f"{made['card']} ({made['date']})"] = right
+    return found
 
 
 def measured():

@@ -3,7 +3,7 @@
 //   out = softmax(scale * q k^T) v,   lse = log of the sum of exp of each row's scores
 //
 // q, out (heads, n_q, D), k, v (heads / group_size, n_k, D) in bfloat16, lse (heads, n_q) in float; D is 64 or 128.
-// Any n; scale above 0. Sums, softmax and lse in float. For sm_90a; has not run on a card.
+// Any n; scale above 0. Sums, softmax and lse in float. For sm_90a.
 //
 // Four warps have 64 query rows. The tensor cores read q, k and v from shared memory, as the copies left them;
 // scores and output stay in registers. A fifth warp orders tiles of 64 keys, and of their values, into a ring of

@@ -1,7 +1,7 @@
 // The building blocks of a kernel that copies while it computes: barriers in shared memory that count
 // arrivals and bytes, copies of whole tiles that one thread orders (TMA), and the fence between a thread's own
 // accesses and those of the copies. Each is one instruction of sm_90, by its name in cuda::ptx. Compiled for
-// sm_90a; has not run on a card.
+// sm_90a.
 #pragma once
 #include <cuda.h>
 #include <cuda/ptx>

@@ -1,7 +1,7 @@
 // The building blocks of a fast kernel: matrices from shared memory to registers, the tensor cores' product, and
 // copies that do not wait. Each is one PTX instruction, of sm_80 and later. The CPU engine runs the same
 // instructions: 32 lanes meet, exchange registers and go on; bank conflicts are counted, and touching the
-// destination of a copy before its wait is an error. Compiled for sm_80 and sm_90; has not run on a card.
+// destination of a copy before its wait is an error. Compiled for sm_80 and sm_90.
 //
 // Everything here is collective: all 32 lanes of a warp call it together.
 #pragma once

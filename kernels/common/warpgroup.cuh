@@ -1,5 +1,5 @@
 // Products of a warpgroup, four warps together (wgmma): they return at once and read shared memory themselves. Then
-// what attention makes of them. Compiled for sm_90a; has not run on a card.
+// what attention makes of them. Compiled for sm_90a.
 //
 // Everything here is collective: all 128 threads of a warpgroup call it together.
 #pragma once

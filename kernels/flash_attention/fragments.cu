@@ -1,5 +1,5 @@
 // Tensor cores up close: one product from the registers of 32 lanes, and a tile read with and without
-// swizzle. Compiled for sm_80 and sm_90, checked on the laptop engine; has not run on a card.
+// swizzle. Compiled for sm_80 and sm_90, checked on the laptop engine.
 #include "../common/tensor_core.cuh"
 
 using namespace tensor_core;

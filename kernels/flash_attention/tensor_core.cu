@@ -7,7 +7,6 @@
 // null if BIAS is false. Any n; d and v_dim multiples of 8 up to D and DV, which are 64 or 128; scale above
 // 0. Sums, softmax and lse in float.
 //
-// Compiled for sm_80 and sm_90, counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is known.
 //
 // Rung 6 leaves the tensor cores idle. To feed them:
 //   the product        a warp has 32 query rows, two tiles of 16: each piece of k or v that it loads serves both

@@ -5,7 +5,6 @@
 //
 // Shapes, types and widths as in tensor_core.cu; lse and D (`delta`) in float.
 //
-// Compiled for sm_80 and sm_90, counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is known.
 //
 // One kernel, two instances. A block keeps a tile of rows, and tiles of the other side pass, as tiles of keys
 // do in the forward. With KEYS_STAY the rows are keys, queries pass, and the scores are computed transposed,

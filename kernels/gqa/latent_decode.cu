@@ -7,7 +7,7 @@
 // key and value at once, so a tile of latents in shared memory is loaded once and used twice by each head.
 //
 // Counted with 256 tokens, 16 heads, latents of 64 (head_dim 16), rotated keys of 8, float: bytes asked of global
-// memory. The cache of these tokens is 73,728 bytes. Has not run on a card.
+// memory. The cache of these tokens is 73,728 bytes.
 //
 //   kernel                    idea                                      asked  still wastes
 //   attend_by_head (gqa.cu)   keys and values unfolded, kept for      787,968  a cache of 640 numbers per token

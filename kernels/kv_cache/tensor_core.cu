@@ -6,7 +6,6 @@
 //   dense:  k, v (batch, kv_heads, capacity, D)
 //   paged:  keys, values (n_blocks, kv_heads, block_size, D), block_size a multiple of 16; tables (batch, max_pages)
 //
-// Compiled for sm_80 and sm_90, counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is known.
 //
 // A step reads each key and value once and does 4 x group operations per number. With 8 heads per key head,
 // ordinary arithmetic would take longer than the reading; the tensor cores multiply 16 rows at once, of which

@@ -24,7 +24,7 @@
 //                              chunks may be ragged, so a thread's a and later (32 numbers) are in local memory
 //
 // Layout as in delta_chunks.cu; dq, dk, ddecay (C, heads, n, d), dbeta (C, heads, n); grad_state (heads, d, d_v)
-// holds the gradient of the last state, and of the first when it is done. Has not run on a card.
+// holds the gradient of the last state, and of the first when it is done.
 
 #include <cuda_runtime.h>
 

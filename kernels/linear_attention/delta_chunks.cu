@@ -21,7 +21,7 @@
 // are null otherwise: ceil(n / 16) d d_v + n d_v numbers more.
 //
 // Layout: q, k, decay (heads, n, d); beta (heads, n); v, out, errors (heads, n, d_v); state (heads, d, d_v);
-// before (heads, chunks, d, d_v); float. Any n and d_v, d up to 128. Has not run on a card.
+// before (heads, chunks, d, d_v); float. Any n and d_v, d up to 128.
 
 #include <cuda_runtime.h>
 

@@ -2,7 +2,7 @@
 //
 //   q, k, v, out (heads, n, D), D = 64 or 128; state (heads, segments, D D + D) in float: S row by row, then z
 //
-// Compiled for sm_80 and sm_90, counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is known.
+// Measured on a card: data/gpu/README.md.
 //
 // Rung 3 reads keys and values twice and writes a state per chunk. Here a block walks its tokens 64 at a time
 // with the state in its registers, in float, and four products per chunk, all on the tensor cores:
@@ -31,6 +31,11 @@ __device__ __forceinline__ float phi(float x, int map) {
     return map == 1 ? fmaxf(x, 0.0f) : x;
 }
 
+__device__ __forceinline__ uint32_t map_pair(uint32_t two, int map) {
+    const float2 pair = __bfloat1622float2(*(const __nv_bfloat162*)&two);
+    return pack(phi(pair.x, map), phi(pair.y, map), T());
+}
+
 // In place, 16 bytes at a time. Rows beyond the end stay 0: phi(0) may be 1.
 template <int D, int THREADS>
 __device__ __forceinline__ void map_rows(T* tile, int rows_left, int map) {
@@ -40,16 +45,13 @@ __device__ __forceinline__ void map_rows(T* tile, int rows_left, int map) {
         uint4 eight = *(const uint4*)(tile + 8 * i);
         uint32_t* pairs = &eight.x;
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            float2 pair = __bfloat1622float2(*(const __nv_bfloat162*)&pairs[j]);
-            pairs[j] = pack(phi(pair.x, map), phi(pair.y, map), T());
-        }
+        for (int j = 0; j < 4; ++j) pairs[j] = map_pair(pairs[j], map);
         *(uint4*)(tile + 8 * i) = eight;
     }
 }
 
-// Grid (segments, heads), D = 64: 128 threads, D = 128: 256. Warp w holds rows 16 w .. 16 w + 15 of S, all
-// columns; of the output it makes 16 rows, columns 64 (w / 4) .. . Without OUTPUT only the
+// Grid (segments, heads), D = 64: 128 threads, D = 128: 256. Warp w holds rows 32 (w / 2) .. + 31 of S, columns
+// D / 2 (w % 2) .. ; of the output it makes 16 rows, columns 64 (w / 4) .. . Without OUTPUT only the
 // segment's own sums are made. Dynamic shared memory: 2 stages of 3 (without OUTPUT 2) tiles, 64 D numbers
 // each; with OUTPUT also S (D D), the output (64 D), and z (D floats).
 template <int D, bool OUTPUT>
@@ -58,7 +60,7 @@ __global__ void __launch_bounds__(2 * D, 1)
                 const float* __restrict__ before, float* __restrict__ after, T* __restrict__ out, int n,
                 int segment, int map, int normalise) {
     constexpr int THREADS = 2 * D, TILE = CHUNK * D, HALVES = D / 64, STAGE = (OUTPUT ? 3 : 2) * TILE,
-                  SIZE = D * D + D;
+                  SIZE = D * D + D, COLUMNS = D / 2;
     extern __shared__ __align__(128) unsigned char shared[];
     T* stages = (T*)shared;  // K; V as HALVES tiles 64 wide; Q
     T* s_tile = stages + 2 * STAGE;  // S as HALVES tiles of D rows, 64 wide
@@ -67,21 +69,21 @@ __global__ void __launch_bounds__(2 * D, 1)
 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     // Later rows have more keys: two warps of one scheduler (w and w + 4, or of two blocks) get rows that balance.
-    const int half = warp / 4, s_row = 16 * warp + g;
+    const int half = warp / 4, s_row = 32 * (warp / 2) + g, s_column = COLUMNS * (warp % 2) + 2 * t;
     const int row_group = (half + blockIdx.y) % 2 ? 3 - warp % 4 : warp % 4;
     const long long head = blockIdx.y, first_token = head * n, own = head * gridDim.x + blockIdx.x;
     const int begin = blockIdx.x * segment, end = min(n, begin + segment);
 
-    float s[D / 8][4] = {}, z[4] = {};  // rows s_row and s_row + 8; z is the same in all columns
+    float s[2][COLUMNS / 8][4] = {}, z[2][4] = {};  // rows s_row + 16 m and + 8; z is the same in all columns
     if (OUTPUT) {
         before += own * SIZE;
 #pragma unroll
-        for (int c = 0; c < D / 8; ++c)
-            for (int h = 0; h < 2; ++h) {
-                const float2 pair = *(const float2*)(before + (s_row + 8 * h) * D + 8 * c + 2 * t);
-                s[c][2 * h] = pair.x, s[c][2 * h + 1] = pair.y;
+        for (int c = 0; c < COLUMNS / 8; ++c)
+            for (int h = 0; h < 4; ++h) {
+                const float2 pair = *(const float2*)(before + (s_row + 8 * h) * D + s_column + 8 * c);
+                s[h / 2][c][h % 2 * 2] = pair.x, s[h / 2][c][h % 2 * 2 + 1] = pair.y;
             }
-        for (int h = 0; h < 2; ++h) z[2 * h] = before[D * D + s_row + 8 * h];
+        for (int h = 0; h < 4; ++h) z[h / 2][h % 2 * 2] = before[D * D + s_row + 8 * h];
     }
     auto fetch = [&](int start) {
         T* stage = stages + (start - begin) / CHUNK % 2 * STAGE;
@@ -103,13 +105,16 @@ __global__ void __launch_bounds__(2 * D, 1)
         if (start + CHUNK < end) fetch(start + CHUNK);
         map_rows<D, THREADS>(k_tile, rows, map);
         if (OUTPUT) {
-            map_rows<D, THREADS>(q_tile, rows, map);
+            if (HALVES == 2) map_rows<D, THREADS>(q_tile, rows, map);  // read by two warps each
 #pragma unroll
-            for (int c = 0; c < D / 8; ++c)
-                for (int h = 0; h < 2; ++h)
-                    *(uint32_t*)(s_tile + c / 8 * D * 64 + swizzled<64>(s_row + 8 * h, c % 8 * 8 + 2 * t)) =
-                        pack(s[c][2 * h], s[c][2 * h + 1], T());
-            if (t == 0) z_shared[s_row] = z[0], z_shared[s_row + 8] = z[2];
+            for (int c = 0; c < COLUMNS / 8; ++c)
+                for (int h = 0; h < 4; ++h) {
+                    const int column = s_column + 8 * c;
+                    *(uint32_t*)(s_tile + column / 64 * D * 64 + swizzled<64>(s_row + 8 * h, column % 64)) =
+                        pack(s[h / 2][c][h % 2 * 2], s[h / 2][c][h % 2 * 2 + 1], T());
+                }
+            for (int h = 0; h < 4; ++h)
+                if (t == 0 && warp % 2 == 0) z_shared[s_row + 8 * h] = z[h / 2][h % 2 * 2];
         }
         __syncthreads();
 
@@ -117,6 +122,9 @@ __global__ void __launch_bounds__(2 * D, 1)
             uint32_t held[1][D / 16][4];
             float p[1][CHUNK / 8][4] = {}, o[1][8][4] = {}, weight[2] = {}, by[1][2];
             hold_rows<1, D>(held, q_tile + 16 * row_group * D);
+#pragma unroll
+            for (int step = 0; HALVES == 1 && step < D / 16; ++step)
+                for (int i = 0; i < 4; ++i) held[0][step][i] = map_pair(held[0][step][i], map);
             // Keys after the warp's last query have weight 0: their products are left out, 16 keys at a time.
 #pragma unroll
             for (int n = 0; n < CHUNK / 16; ++n)
@@ -160,32 +168,37 @@ __global__ void __launch_bounds__(2 * D, 1)
                               out_tile + warp * 16 * 64, o, by, rows - 16 * row_group, D);
         }
         const uint32_t ones[2] = {0x3f803f80u, 0x3f803f80u};  // 1 and 1 in bfloat16
-        const int k_piece = right_piece<D>(lane) ^ 16 * warp, v_piece = left_piece<64>(lane);
+        const int k_piece = right_piece<D>(lane) ^ 32 * (warp / 2), v_piece = left_piece<64>(lane);
 #pragma unroll
         for (int step = 0; step < CHUNK / 16; ++step) {  // S += phi(K)^T V, 16 tokens at a time
-            uint32_t left[4];
-            load_matrix_x4_transposed(left, k_tile + step * 16 * D + k_piece);
+            uint32_t left[2][4];
+            for (int m = 0; m < 2; ++m)
+                load_matrix_x4_transposed(left[m], k_tile + step * 16 * D + (k_piece ^ 16 * m));
 #pragma unroll
-            for (int c = 0; c < D / 16; ++c) {
+            for (int c = 0; c < COLUMNS / 16; ++c) {
+                const int column = COLUMNS * (warp % 2) + 16 * c;
                 uint32_t right[2][2];
-                load_matrix_x4_transposed((uint32_t(&)[4])right, v_tile + c / 4 * CHUNK * 64 +
-                                                                     step * 16 * 64 + (v_piece ^ c % 4 * 16));
-                multiply_add(s[2 * c], left, right[0], T());
-                multiply_add(s[2 * c + 1], left, right[1], T());
+                load_matrix_x4_transposed(
+                    (uint32_t(&)[4])right,
+                    v_tile + column / 64 * CHUNK * 64 + step * 16 * 64 + (v_piece ^ column % 64));
+                for (int m = 0; m < 2; ++m) {
+                    multiply_add(s[m][2 * c], left[m], right[0], T());
+                    multiply_add(s[m][2 * c + 1], left[m], right[1], T());
+                }
             }
-            multiply_add(z, left, ones, T());
+            for (int m = 0; m < 2; ++m) multiply_add(z[m], left[m], ones, T());
         }
     }
     if (OUTPUT && blockIdx.x != gridDim.x - 1)
         return;  // only the last segment knows the state after all tokens
     after += (OUTPUT ? head : own) * SIZE;
 #pragma unroll
-    for (int c = 0; c < D / 8; ++c)
-        for (int h = 0; h < 2; ++h)
-            *(float2*)(after + (s_row + 8 * h) * D + 8 * c + 2 * t) =
-                make_float2(s[c][2 * h], s[c][2 * h + 1]);
-    if (t == 0)
-        for (int h = 0; h < 2; ++h) after[D * D + s_row + 8 * h] = z[2 * h];
+    for (int c = 0; c < COLUMNS / 8; ++c)
+        for (int h = 0; h < 4; ++h)
+            *(float2*)(after + (s_row + 8 * h) * D + s_column + 8 * c) =
+                make_float2(s[h / 2][c][h % 2 * 2], s[h / 2][c][h % 2 * 2 + 1]);
+    if (t == 0 && warp % 2 == 0)
+        for (int h = 0; h < 4; ++h) after[D * D + s_row + 8 * h] = z[h / 2][h % 2 * 2];
 }
 
 // Sums of segments become the states that segments start from: state[s] = initial + sums of all before s. One

@@ -7,7 +7,7 @@
 //
 // Counted with 8 requests of 256 shared tokens and 32 of their own, pages of 16, d = 64, 4 query heads on one key
 // head: bytes asked of global memory, and moved in sectors of 32. Keys and values of all pages, each once, are
-// 262,144. Has not run on a card.
+// 262,144.
 //
 //   kernel                                        asked      moved  still wastes
 //   paged_decode_warps<16, 4>, per request    1,404,928  1,258,496  the shared pages once per request

@@ -6,7 +6,7 @@
 // Counted at n = 256, d = 64, 8 chosen tokens, 4 query heads on 1, an indexer of 4 heads of 16, causal: bytes
 // asked of global memory. Dense attention by flash_two_groups asks for 1,839,104: its 64 queries share a tile
 // of keys, where a gather is each query's own. So a gather pays when the text is much longer than 64 times
-// the tokens that are chosen, or when one query decodes. Has not run on a card.
+// the tokens that are chosen, or when one query decodes.
 //
 //   kernel          idea                                              asked       still wastes
 //   index_scores    one thread per pair of tokens; one key serves     17,631,232  every key is read again for

@@ -7,9 +7,8 @@
 //   window_tensor_core        those that touch the window or the sinks          a comparison, if an edge cuts the tile
 //   block_sparse_tensor_core  the row's list of blocks of 128 x 128 keys        a stored mask, if the block is partial
 //
-// Compiled for sm_80 and sm_90, checked and counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is
-// known. Hidden values must be finite: within a visited tile a hidden value is multiplied by 0. A query that
-// sees no key gets 0.
+// Hidden values must be finite: within a visited tile a hidden value is multiplied by 0. A query that sees no key
+// gets 0.
 #include "../common/tiles.cuh"
 #include "../common/tensor_tiles.cuh"
 

@@ -5,7 +5,6 @@
 //
 // One pass instead of one per operation. Bytes asked for per row at d = 64 in half precision: 576 read (256 of mu and
 // sigma, as many of the first key, 64 of tau), 256 written, and 4 more per key for the bias.
-// Compiled for sm_80 and sm_90, counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is known.
 #include <float.h>
 
 #include "../common/numbers.cuh"

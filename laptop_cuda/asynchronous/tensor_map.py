@@ -67,7 +67,7 @@ TYPES = {"uint8": 0, "int8": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3
 
 
 def _of_driver(array, shape, strides, box, steps, swizzle: int, nan: bool) -> Held:
-    """The same for a tensor on a card, by its driver. Numbers from the innermost dimension out. Has not run on a card."""
+    """The same for a tensor on a card, by its driver. Numbers from the innermost dimension out."""
     rank, room = len(shape), ctypes.create_string_buffer(SIZE + 63)
     place = (ctypes.addressof(room) + 63) // 64 * 64
     wide, narrow = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank

@@ -40,6 +40,7 @@ def benchmark(run=torch.exp, **changes):
 
 @pytest.fixture
 def one_case(monkeypatch):
+    gpu_bench.red.cache_clear()
     monkeypatch.setattr(gpu_bench, "CASES", (benchmark().case,))
 
 
@@ -55,6 +56,7 @@ def test_a_row_has_medians_spread_and_shares(one_case):
 
 @pytest.mark.parametrize("wrong", [lambda x: x, lambda x: torch.empty_like(x), lambda x: torch.exp(x)[:5]])
 def test_no_speed_for_a_kernel_whose_check_is_red(monkeypatch, wrong):
+    gpu_bench.red.cache_clear()
     monkeypatch.setattr(gpu_bench, "CASES", (benchmark(wrong).case,))
     row = gpu_bench.measure(benchmark(), Given(1.0), LIMITS, "cpu")
     assert row["refused"].startswith("check is red") and "ms" not in row

@@ -32,13 +32,13 @@ def test_the_same_bits_in_every_run(case):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_the_fused_form_of_w2_takes_the_tensor_cores(dtype):
     case = case_of("flash_tensor_core", dtype, "W2")
-    *inputs, causal = case.arguments(case.large[0], "cuda", 1)
+    *inputs, tau, causal = case.arguments(case.large[0], "cuda", 1)
     leaves = [x.requires_grad_() for x in inputs]
-    got = w2_flash_attention(*leaves, 8.0, causal)
+    got = w2_flash_attention(*leaves, tau, causal)
     wide = [x.detach().double().cpu().requires_grad_() for x in inputs]
-    want = exact(*wide, causal)
+    want = exact(*wide, tau.double().cpu(), causal)
     assert relative(got, want.detach()) < TOLERANCE[dtype]
-    assert relative(w2_attention_kernel(*inputs, 8.0, causal, rung=3), want.detach()) < TOLERANCE[dtype]
+    assert relative(w2_attention_kernel(*inputs, tau, causal, rung=3), want.detach()) < TOLERANCE[dtype]
     for mine, right in zip(torch.autograd.grad(got.sum(), leaves), torch.autograd.grad(want.sum(), wide)):
         assert relative(mine, right) < 2 * TOLERANCE[dtype]
 

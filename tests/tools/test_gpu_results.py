@@ -15,7 +15,7 @@ KERNEL_FILES = Path(__file__).resolve().parents[2] / "kernels"
 def bench(folder, card, rows):
     (folder / card.replace(" ", "_")).mkdir()
     row = {"chapter": "rope", "case": "2 x 8 x 4096 x 128, bf16", "ms": 1.0, "share_of_ceiling": 0.914,
-           "peer": None, "share_of_peer": None}
+           "peers_ms": {}}
     made = {"card": card, "date": "2026-01-02", "rows": [row | changes for changes in rows]}
     (folder / card.replace(" ", "_") / "bench.json").write_text(json.dumps(made))
 
@@ -32,12 +32,11 @@ def test_every_kernel_of_the_course_is_listed():
     assert set(CHAPTERS) == {file.stem for file in KERNEL_FILES.glob("*.cu")}
 
 
-@pytest.mark.parametrize("file", sorted(KERNEL_FILES.rglob("*.cu")), ids=lambda file: file.stem)
-def test_a_file_says_whether_it_has_run_on_a_card(file):
-    """Its header says that it has not, exactly as long as none of its kernels stands in data/gpu/."""
-    header = re.sub(r"\s*//\s*", " ", file.read_text().partition("#include")[0].partition("__global__")[0])
-    has_run = kernels_of(file) & {row["kernel"] for row in gpu_results.measured()}
-    assert ("has not run on a card" in header.lower()) != bool(has_run)
+def test_a_file_says_whether_it_has_run_on_a_card():
+    """Its header says that it has not, exactly as long as none of its kernels was checked on one."""
+    for file in KERNEL_FILES.rglob("*.cu"):
+        header = re.sub(r"\s*//\s*", " ", file.read_text().partition("#include")[0].partition("__global__")[0])
+        assert ("has not run on a card" in header.lower()) != bool(gpu_results.right_on(kernels_of(file))), file
 
 
 def test_nothing_measured_is_said(tmp_path, monkeypatch, capsys):
@@ -50,15 +49,14 @@ def test_nothing_measured_is_said(tmp_path, monkeypatch, capsys):
 
 def test_what_was_measured_is_shown_with_card_and_date_and_the_rest_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_results, "FOLDER", tmp_path)
-    bench(tmp_path, "B card",
-          [{"kernel": "rope_half_vec4", "peer": "torch eager", "share_of_peer": 2.5},
-           {"kernel": "rope_half"}])
+    bench(tmp_path, "B card", [{"kernel": "rope_half_vec4", "peers_ms": {"torch": 2.5, "old": "not run", "other": 0.5}},
+                               {"kernel": "rope_half"}])
     bench(tmp_path, "A card", [{"kernel": "rope_half"}])
     gpu_table("rope")
-    _, first, second, third, missing = capsys.readouterr().out.splitlines()
-    assert first.split()[0] == "rope_half" and "91 %" in first and first.endswith("A card, 2026-01-02")
-    assert second.split()[0] == "rope_half" and " - " in second and second.endswith("B card, 2026-01-02")
-    assert "250 %  torch eager" in third
+    heading, first, other, second, third, missing = capsys.readouterr().out.splitlines()
+    assert heading.startswith("A card, 2026-01-02") and other.startswith("B card, 2026-01-02")
+    assert first.split()[0] == second.split()[0] == "rope_half" and " 1.000    91 %  -" in first
+    assert third.endswith("250 % of torch, 50 % of other")
     assert missing.startswith("Not measured on a card yet: rope_interleaved, rope_interleaved_vec4, "
                               "rope_heads, rope_append")
 
@@ -70,3 +68,14 @@ def test_unknown_names_are_refused(tmp_path, monkeypatch):
     bench(tmp_path, "A card", [{"kernel": "rope_quarter"}])
     with pytest.raises(ValueError, match="^kernel must"):
         gpu_table("rope")
+
+
+def test_a_kernel_that_is_right_and_not_timed_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu_results, "FOLDER", tmp_path)
+    (tmp_path / "a_card").mkdir()
+    made = {"card": "A card", "date": "2026-01-02", "right": ["rope_half, float32-small", "rope_heads, float32-small"],
+            "wrong": ["rope_heads, float32-large"]}
+    (tmp_path / "a_card/checked.json").write_text(json.dumps(made))
+    gpu_table("rope")
+    right, missing, *_ = capsys.readouterr().out.splitlines()
+    assert right == "Right on A card (2026-01-02), not timed: rope_half." and "rope_heads" in missing
