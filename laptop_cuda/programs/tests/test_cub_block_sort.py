@@ -1,4 +1,4 @@
-"""CUB's sort of a block's items."""
+"""CUB's sort and exchange of a block's items, its shuffles and its direct loads and stores."""
 import numpy as np
 import pytest
 
@@ -23,12 +23,34 @@ __global__ void striped(const float* x, float* y, int again, int waits) {
     typedef cub::BlockRadixSort<float, 64, 3> Sort;
     __shared__ Sort::TempStorage room;
     float key[3];
-    for (int i = 0; i < 3; i++) key[i] = 3 * threadIdx.x + i < 190 ? x[3 * threadIdx.x + i] : 1e9f;
+    cub::LoadDirectBlocked(threadIdx.x, x, key, 190, 1e9f);
     for (int i = 0; i <= again; i++) {
         if (i && waits) __syncthreads();
         Sort(room).SortDescendingBlockedToStriped(key);
     }
-    for (int i = 0; i < 3; i++) if (64 * i + threadIdx.x < 191) y[64 * i + threadIdx.x] = key[i];
+    cub::StoreDirectStriped<64>(threadIdx.x, y, key, 191);
+}
+__global__ void exchanged(const int* x, int* y) {
+    typedef cub::BlockExchange<int, 64, 4> Exchange;
+    __shared__ Exchange::TempStorage room;
+    int v[4], w[4], rank[4];
+    cub::LoadDirectStriped<64>(threadIdx.x, x, v);
+    Exchange(room).StripedToBlocked(v, w);
+    __syncthreads();
+    for (int i = 0; i < 4; i++) y[threadIdx.x * 4 + i] = w[i], rank[i] = 255 - threadIdx.x * 4 - i;
+    Exchange(room).BlockedToWarpStriped(w);
+    __syncthreads();
+    for (int i = 0; i < 4; i++) y[256 + threadIdx.x / 32 * 128 + i * 32 + threadIdx.x % 32] = w[i];
+    Exchange(room).WarpStripedToBlocked(w);
+    __syncthreads();
+    Exchange(room).ScatterToStriped(w, rank);
+    cub::StoreDirectStriped<64>(threadIdx.x, y + 512, w);
+}
+__global__ void shuffled(const int* x, int* y) {
+    int v = x[threadIdx.x], group = threadIdx.x / 8;
+    y[threadIdx.x] = cub::ShuffleIndex<8>(v, 3, cub::WarpMask<8>(group));
+    y[32 + threadIdx.x] = cub::ShuffleDown<8>(v, 2, 6, 0xffffffff);
+    y[64 + threadIdx.x] = cub::ShuffleUp<8>(v, 3, 1, 0xffffffff);
 }
 """
 
@@ -72,3 +94,18 @@ def test_to_stripes_and_again(mod):
     error = fault(mod.striped, 1, 64, x, y, 1, 0)
     assert error.kind == "race"  # the temporary storage is used again without a barrier
     checked(mod.striped, 1, 64, x, y, 1, 1)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_arrangements(mod, order):
+    x, y = np.arange(256, dtype=np.int32) * 3, np.zeros((3, 256), np.int32)
+    checked(mod.exchanged, 1, 64, x, y, **order)
+    assert (y[0] == x).all() and (y[1] == x).all() and (y[2] == x[::-1]).all()
+
+
+def test_shuffles(mod):
+    x, y = np.arange(32, dtype=np.int32), np.zeros((3, 32), np.int32)
+    checked(mod.shuffled, 1, 32, x, y)
+    of = x % 8
+    assert (y[0] == x - of + 3).all() and (y[1] == np.where(of + 2 <= 6, x + 2, x)).all()
+    assert (y[2] == np.where(of - 3 >= 1, x - 3, x)).all()

@@ -6,3 +6,4 @@
 #endif
 #include "block/block_radix_sort.cuh"
 #include "device/laptop_device.cuh"
+#include "util_ptx.cuh"

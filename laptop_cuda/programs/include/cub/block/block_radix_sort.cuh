@@ -2,7 +2,7 @@
 // digits per thread, sums the counts over the block and exchanges the items. CUB packs its counters; these are 16 bits each.
 #pragma once
 #include "../util_type.cuh"
-#include "block_scan.cuh"
+#include "block_exchange.cuh"
 
 namespace cub {
 
@@ -11,7 +11,8 @@ template <class Key, int BLOCK_X, int ITEMS, class Value = NullType, int RADIX_B
 class BlockRadixSort {
     static constexpr int THREADS = BLOCK_X * BLOCK_Y * BLOCK_Z, DIGITS = 1 << RADIX_BITS, BITS = 8 * sizeof(Key);
     typedef BlockScan<int, BLOCK_X, BLOCK_SCAN_WARP_SCANS, BLOCK_Y, BLOCK_Z> Scan;
-    template <class T> struct Row { alignas(T) char item[sizeof(T) * THREADS * ITEMS]; };
+    typedef BlockExchange<Key, BLOCK_X, ITEMS, false, BLOCK_Y, BLOCK_Z> Keys;
+    typedef BlockExchange<Value, BLOCK_X, ITEMS, false, BLOCK_Y, BLOCK_Z> Values;
 
 public:
     union alignas(16) TempStorage {
@@ -19,8 +20,8 @@ public:
             unsigned short count[DIGITS * THREADS];            // of a digit's, thread by thread
             typename Scan::TempStorage scan;
         } rank;
-        Row<Key> keys;
-        Row<Value> values;
+        typename Keys::TempStorage keys;
+        typename Values::TempStorage values;
     };
     LAPTOP_FN explicit BlockRadixSort(TempStorage& temp) : temp(temp) {}
 #define LAPTOP_SORTS(name, descending, striped)                                                               \
@@ -41,7 +42,6 @@ public:
 private:
     TempStorage& temp;
 
-    LAPTOP_QUIET static int thread() { return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x; }
     template <class V>
     LAPTOP_QUIET void sort(Key (&keys)[ITEMS], V (&values)[ITEMS], bool descending, bool striped, int begin, int end,
                            const void* site) {
@@ -55,26 +55,17 @@ private:
             ranks(digit, rank, site);
             laptop::block_barrier(false, site);
             bool last = striped && bit + RADIX_BITS >= end;
-            exchange(temp.keys, keys, rank, last, site);
+            Keys(temp.keys).laptop_scatter(keys, rank, last, site);
             if constexpr (!std::is_same<V, NullType>::value) {
                 laptop::block_barrier(false, site);
-                exchange(temp.values, values, rank, last, site);
+                Values(temp.values).laptop_scatter(values, rank, last, site);
             }
         }
     }
-    // Item i goes to place rank[i] of the block; a thread takes ITEMS neighbours, or every THREADS-th item.
-    template <class T>
-    LAPTOP_QUIET void exchange(Row<T>& temp, T (&items)[ITEMS], int (&rank)[ITEMS], bool striped, const void* site) {
-        T* row = (T*)temp.item;
-        for (int i = 0; i < ITEMS; ++i) laptop_store(row + rank[i], items[i], site);
-        laptop::block_barrier(false, site);
-        int first = striped ? thread() : thread() * ITEMS, step = striped ? THREADS : 1;
-        for (int i = 0; i < ITEMS; ++i) items[i] = laptop_load(row + first + i * step, site);
-    }
     // The place of each item among all of the block: by digit, then thread, then order in the thread.
     LAPTOP_QUIET void ranks(int (&digit)[ITEMS], int (&rank)[ITEMS], const void* site) {
-        unsigned short *own = temp.rank.count + thread(), *part = temp.rank.count + thread() * DIGITS;
-        int sum = 0;
+        int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x, sum = 0;
+        unsigned short *own = temp.rank.count + thread, *part = temp.rank.count + thread * DIGITS;
         for (int d = 0; d < DIGITS; ++d) laptop_store(own + d * THREADS, (unsigned short)0, site);
         for (int i = 0; i < ITEMS; ++i) {
             rank[i] = laptop_load(own + digit[i] * THREADS, site);
