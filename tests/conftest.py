@@ -2,6 +2,7 @@
 
 This file also serves `make gpu-check`, where only torch, einops and pytest are installed."""
 import json
+import os
 import re
 import shutil
 import sys
@@ -59,8 +60,12 @@ def pytest_runtest_makereport(item, call):
         try:
             torch.cuda.synchronize()
         except Exception as problem:
-            pytest.exit(f"the CUDA context does not work any more after {item.nodeid}: "
-                        f"{str(problem).splitlines()[0]}", 3)
+            said = (f"the CUDA context does not work any more after {item.nodeid}: "
+                    f"{str(problem).splitlines()[0]}")
+            if hasattr(item.config, "workerinput"):     # of pytest-xdist, which starts another in its place
+                os.write(2, f"{said}\n".encode())
+                os._exit(3)
+            pytest.exit(said, 3)
 
 
 def pytest_report_teststatus(report):

@@ -4,16 +4,20 @@ compute-sanitizer and Nsight Compute run whatever the tests said, each within a 
 reason not to learn what they say of the others."""
 import argparse
 import datetime
+import os
 import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from course_lib.files import ROOT
 from course_lib.gpu.results import FOLDER
 
-SUITE = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider"]
+# The answers in float64 are the CPU's work: with pytest-xdist, several at a time.
+SUITE = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider",
+         *(["-n", str(min(6, os.cpu_count() or 1))] if find_spec("xdist") else [])]
 # The tools are 10 to 100 times slower.
 SANITIZED = ["tests/tools/test_gpu_cases.py", "-k", "on_the_card and small"]
 ERRORS_FOUND = 86               # the exit code that compute-sanitizer is told to give

@@ -36,7 +36,8 @@ class Clock:
         torch.cuda.synchronize()
         if len(events) <= self.repeats // 2:
             raise HostTime(f"the host took longer than {asleep:.1f} ms to queue the work in "
-                           f"{self.repeats - len(events)} of {self.repeats} runs, so the card waited for it")
+                           f"{self.repeats - len(events)} of {self.repeats} runs, so the card waited for it, "
+                           "or it for the card (.item(), a check of values)")
         return [start.elapsed_time(end) for start, end in events]
 
     def _one(self, work, asleep: float):

@@ -162,12 +162,16 @@ def test_the_tools_run_whatever_was_red(monkeypatch):
 def test_a_spoiled_context_ends_the_run_where_it_was_spoiled(monkeypatch, request):
     conftest = next(plugin for plugin in request.config.pluginmanager.get_plugins()
                     if getattr(plugin, "__file__", "") == str(request.config.rootpath / "tests" / "conftest.py"))
-    item = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: name == "gpu")
+    item = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: name == "gpu", config=SimpleNamespace())
     failed = SimpleNamespace(excinfo=pytest.raises(ValueError, int, "x"))
     with pretend.card():
         conftest.pytest_runtest_makereport(item, failed)  # an ordinary failure: the next test runs
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: int("illegal memory access"))
         with pytest.raises(pytest.exit.Exception, match="does not work any more after test_x: .*illegal"):
+            conftest.pytest_runtest_makereport(item, failed)
+        item.config.workerinput = {}        # of several workers this one ends, and another takes its place
+        monkeypatch.setattr(conftest.os, "_exit", lambda status: sys.exit(status))
+        with pytest.raises(SystemExit):
             conftest.pytest_runtest_makereport(item, failed)
 
 
