@@ -1,6 +1,7 @@
 """gpu-check without a card: it says so; and what it makes of the tools' output."""
 import json
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
