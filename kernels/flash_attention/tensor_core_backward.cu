@@ -4,7 +4,7 @@
 //   dQ = scale dS k     dK = scale dS^T q     d bias = column sums of dS
 //
 // Shapes, types and widths as in tensor_core.cu; lse and D (`delta`) in float.
-//
+// On an H200: 83 to 93 % of the speed of FlashAttention-2 in torch (data/gpu/README.md).
 //
 // One kernel, two instances. A block keeps a tile of rows, and tiles of the other side pass, as tiles of keys
 // do in the forward. With KEYS_STAY the rows are keys, queries pass, and the scores are computed transposed,

@@ -1,4 +1,4 @@
-// One new query per sequence over a long cache, at the speed of reading it: the rungs for a card of
+// One new query per sequence over a long cache, near the speed of reading it: the rungs for a card of
 // kv_cache.cu (dense) and paged_attention.cu (in pages). Keys and values are __half or __nv_bfloat16; sums
 // and softmax are float.
 //
@@ -6,7 +6,7 @@
 //   dense:  k, v (batch, kv_heads, capacity, D)
 //   paged:  keys, values (n_blocks, kv_heads, block_size, D), block_size a multiple of 16; tables (batch, max_pages)
 //
-//
+// On an H200 a step at D = 128 reaches 83 % of what reading reaches, 81 % in pages (data/gpu/README.md).
 // A step reads each key and value once and does 4 x group operations per number. With 8 heads per key head,
 // ordinary arithmetic would take longer than the reading; the tensor cores multiply 16 rows at once, of which
 // `group` are used.

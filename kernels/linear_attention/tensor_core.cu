@@ -2,7 +2,7 @@
 //
 //   q, k, v, out (heads, n, D), D = 64 or 128; state (heads, segments, D D + D) in float: S row by row, then z
 //
-// Measured on a card: data/gpu/README.md.
+// On an H200: 41 % of what reading reaches at D = 128, 40 % at D = 64 (data/gpu/README.md).
 //
 // Rung 3 reads keys and values twice and writes a state per chunk. Here a block walks its tokens 64 at a time
 // with the state in its registers, in float, and four products per chunk, all on the tensor cores:
