@@ -1,6 +1,7 @@
 """What was measured on a card (`data/gpu/<card>/bench.json`, by `make gpu-bench`), and what was not."""
 import json
 import textwrap
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -58,6 +59,35 @@ def gpu_table(word):
     seen = timed.union(*right_on(kernels).values())
     if missing := [kernel for kernel in kernels if kernel not in seen]:
         print(textwrap.fill(f"Not measured on a card yet: {', '.join(missing)}.", 110))
+
+
+def planted_table(outcome="right"):
+    """Print the lines that were changed in chapter 12's kernels, by which the engine finds a race or a misused
+    barrier and a card had this outcome, with what the compiler made of them; and count the other outcomes."""
+    for file in sorted(FOLDER.glob("*/planted.json")):
+        made = json.loads(file.read_text())
+        rows = [row for row in made["rows"] if row["engine"] in ("race", "misused barrier")]
+        print(f"{made['card']}, {made['date']}: {len(rows)} changed lines, 200 runs each")
+        print(f"{'rung':<5} {'the engine':<16} {'the card':<23} {'nvcc ' + made['nvcc']:<21} changed")
+        for row in rows:
+            if row["outcome"] == outcome:
+                print(f"{row['rung']:<5} {row['engine']:<16} {card_says(row):<23} {row.get('compiler', ''):<21} "
+                      f"{difference(row['old'], row['new'])}")
+        others = Counter(card_says(row) for row in rows if row["outcome"] != outcome)
+        print("The others:", ", ".join(f"{count} {said}" for said, count in others.most_common()))
+
+
+def card_says(row: dict) -> str:
+    if "runs" not in row:
+        return row["outcome"]
+    return f"{row['outcome']} in {max(row['wrong'], row['runs'] - row['wrong'])} of {row['runs']}"
+
+
+def difference(old: str, new: str) -> str:
+    """The lines that are gone, then those that have come, comments aside."""
+    old, new = ([line.partition("//")[0].strip() for line in text.splitlines()] for text in (old, new))
+    gone, come = ([line for line in one if line and line not in other] for one, other in ((old, new), (new, old)))
+    return " ".join([f"- {line}" for line in gone] + [f"+ {line}" for line in come])
 
 
 def beside(row: dict) -> str:

@@ -1,7 +1,9 @@
 """Chapter 12: the ladder against chapter 6 and float64, what the sanitizer says of a kernel with one line less, the
 swizzle against a copy, and the model of a pipeline."""
+import json
 import math
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -12,6 +14,7 @@ from course_lib import asynchrony, cuda
 from course_lib.asynchrony.kernels import RUNGS
 from course_lib.flash_attention import forward_kernel
 from course_lib.gpu.case import BF16, attention, relative
+from course_lib.gpu.results import FOLDER
 from laptop_cuda import gpu
 from references import asked, excess, launches_of, wavefronts
 
@@ -175,6 +178,38 @@ def test_the_compiler_spills_nothing_and_serializes_no_product(tmp_path):
         command = [gpu.nvcc(), "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas=-v", "-cubin"]
         done = subprocess.run([*command, tmp_path / "k.cu", "-o", tmp_path / "k"], capture_output=True, text=True)
         assert done.returncode == 0 and "spill" in done.stderr and "serialized" not in done.stderr, done.stderr
+
+
+PLANTED = json.loads((FOLDER / "nvidia_h200/planted.json").read_text())["rows"]
+
+
+def test_the_changes_that_a_card_ran_are_these():
+    assert [(row["rung"], row["old"], row["new"], row["engine"]) for row in PLANTED] == [
+        change[:4] for changes in FILES.values() for change in changes]
+    assert all(row["wrong"] in (0, row["runs"]) for row in PLANTED if "runs" in row), "never in some runs alone"
+
+
+@pytest.mark.slow
+def test_the_compiler_waits_where_the_table_says_so(tmp_path):
+    if gpu.nvcc() is None:
+        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
+
+    def compiled(rung, old="", new=""):
+        word, kernel, *_ = RUNGS[rung]
+        kernels = shutil.copytree(cuda.KERNELS, tmp_path / "kernels", dirs_exist_ok=True)
+        for file in (kernels / "common/warpgroup.cuh", kernels / f"{word}.cu"):
+            file.write_text(file.read_text().replace(old, new, 1))
+        with file.open("a") as end:
+            end.write(f"\nconst void* instance = (void*){kernel}<128>;\n")
+        command = [gpu.nvcc(), "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-cubin", file, "-o"]
+        done = subprocess.run([*command, tmp_path / "k"], capture_output=True, text=True, check=True)
+        return sorted(set(re.findall(r"C75\d\d", done.stderr))), (tmp_path / "k").read_bytes()
+
+    for row in PLANTED:
+        if row["rung"] >= 5 and "compiler" in row:
+            found, code = compiled(row["rung"], row["old"], row["new"])
+            assert found == re.findall(r"C75\d\d", row["compiler"]), row["old"]
+            assert (row["compiler"] == "same machine code") == (code == compiled(row["rung"])[1]), row["old"]
 
 
 @pytest.mark.parametrize("mode", [0, 32, 64, 128])
