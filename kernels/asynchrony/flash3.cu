@@ -113,8 +113,9 @@ __global__ void __launch_bounds__(PRODUCER + CONSUMERS, 1)
 
 // 8: two neighbouring blocks, a cluster, share each tile: 256 rows per copy of k and v. Each orders half of it, for
 // the shared memory of both; a slot is empty when the warps of both have left it, and each block's own barrier
-// expects the whole tile. The arrival has the block's scope, as in CUTLASS: what a warp has read it holds in registers,
-// and a release at the cluster's scope is a MEMBAR.GPU per warp and tile, for which rung 8 took 1.4 times as long (H200, D = 128).
+// expects the whole tile. The arrival has the block's scope, as in CUTLASS: it follows products that were waited for,
+// and the other block is to see no store of this one's. A release at the cluster's scope is a MEMBAR.ALL.GPU per
+// warp, tile and block, with which this rung took 1.4 times as long (H200, D = 128).
 __device__ __forceinline__ void arrive_at(uint64_t* barrier, int block) {
     asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
                  "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(
