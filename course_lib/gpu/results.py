@@ -68,7 +68,7 @@ def planted_table(outcome="right"):
         made = json.loads(file.read_text())
         rows = [row for row in made["rows"] if row["engine"] in ("race", "misused barrier")]
         print(f"{made['card']}, {made['date']}: {len(rows)} changed lines, 200 runs each")
-        print(f"{'rung':<5} {'the engine':<16} {'the card':<23} {'nvcc ' + made['nvcc']:<21} changed")
+        print(f"{'rung':<5} {'the engine':<16} {'the card':<23} {'nvcc ' + made.get('nvcc', ''):<21} changed")
         for row in rows:
             if row["outcome"] == outcome:
                 print(f"{row['rung']:<5} {row['engine']:<16} {card_says(row):<23} {row.get('compiler', ''):<21} "
