@@ -86,8 +86,8 @@ def card_says(row: dict) -> str:
 def difference(old: str, new: str) -> str:
     """The lines that are gone, then those that have come, comments aside."""
     old, new = ([line.partition("//")[0].strip() for line in text.splitlines()] for text in (old, new))
-    gone, come = ([line for line in one if line and line not in other] for one, other in ((old, new), (new, old)))
-    return " ".join([f"- {line}" for line in gone] + [f"+ {line}" for line in come])
+    changes = [f"- {line}" for line in old if line and line not in new]
+    return " ".join(changes + [f"+ {line}" for line in new if line and line not in old])
 
 
 def beside(row: dict) -> str:
