@@ -22,7 +22,8 @@ BORROWED = {"paged_attention": ("paged_tensor_core", "merge_splits"), "w2_attent
 def kernels_of(word: str) -> tuple[str, ...]:
     """The chapter's kernels in the order of its files: the ladder, its folder's files, what it borrows."""
     folder = cuda.KERNELS / word
-    files = [cuda.KERNELS / f"{word}.cu", *sorted(folder.glob("*.cu"))]
+    backwards = word == "asynchrony"                # rungs 5 and 6, warpgroup.cu, before flash3.cu's
+    files = [cuda.KERNELS / f"{word}.cu", *sorted(folder.glob("*.cu"), reverse=backwards)]
     names = [kernel.name for file in files
              for kernel in signature.kernels(outline(file.read_text(encoding="utf-8")))]
     return tuple(dict.fromkeys([*names, *BORROWED.get(word, ())]))
