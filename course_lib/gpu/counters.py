@@ -12,19 +12,14 @@ from course_lib import cuda
 from course_lib.files import write_whole
 from course_lib.gpu.cases import CASES
 
-# A count of the engine and its metrics in ncu; several are added up. Copies that go past the registers
-# (cp.async) are global loads in the engine, in ncu a kind of their own: sectors that bypass or fill L1.
-ASYNC = "sm__sass_l1tex_{}_pipe_lsu_mem_global_op_ldgsts_cache_{}.sum"
+# Counts of the engine and their metrics in ncu. Global loads hold cp.async (LDGSTS) too.
 METRICS = {
-    "global load requests": ["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-                             ASYNC.format("t_requests", "bypass"), ASYNC.format("t_requests", "access")],
-    "global load sectors": ["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-                            ASYNC.format("t_sectors", "bypass"), ASYNC.format("t_sectors", "access")],
-    "global store requests": ["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"],
-    "global store sectors": ["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"],
-    "shared wavefronts": ["memory_l1_wavefronts_shared"],
-    "shared ideal wavefronts": ["memory_l1_wavefronts_shared_ideal"]}
-COMPARED = (*list(METRICS)[:4], "shared excess wavefronts")
+    "global load requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "global load sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "global store requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "global store sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "shared wavefronts": "memory_l1_wavefronts_shared"}
+UNSEEN = "cp.async.cg"           # copies of 16 bytes, whose stores into shared memory ncu does not count
 NO_PERMISSION = ("ERR_NVGPUCTRPERM", "permission to access")
 
 
@@ -59,22 +54,29 @@ def counted():
                 "global load sectors": launch.global_load.sectors,
                 "global store requests": launch.global_store.requests,
                 "global store sectors": launch.global_store.sectors,
-                "shared excess wavefronts": launch.shared_load.excess + launch.shared_store.excess}))
+                "shared wavefronts": launch.shared_load.wavefronts + launch.shared_store.wavefronts - sum(
+                    line.shared_store.wavefronts for line in launch.lines if UNSEEN in line.text)}))
     return rows
 
 
-def command(ncu, python=sys.executable, asynchronous=True):
+def command(ncu, kernels, metrics, *module):
     """The names are anchored: torch has kernels of its own."""
-    metrics = ",".join(metric for several in METRICS.values()
-                       for metric in (several if asynchronous else several[:1]))
     return [ncu, "--csv", "--clock-control", "none", "--print-units", "base",
-            "--kernel-name-base", "function", "--kernel-name", f"regex:^({'|'.join(watched_kernels())})$",
-            "--metrics", metrics,
-            python, "-m", "course_lib.gpu.counters"]
+            "--kernel-name-base", "function", "--kernel-name", f"regex:^({'|'.join(kernels)})$",
+            "--metrics", ",".join(metrics), sys.executable, "-m", *module]
 
 
-def parsed(text):
-    """ncu's CSV, a line per launch and metric after its own lines -> [(kernel, {what: count})], by launch."""
+def seen(asked: list[str], limit: float) -> str:
+    """What ncu says when it runs this command."""
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"ncu did not finish within {limit:g} s") from None
+    return done.stdout + done.stderr
+
+
+def table(text):
+    """ncu's CSV, a line per launch and metric after its own lines -> [(kernel, {metric: value})], by launch."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -82,18 +84,19 @@ def parsed(text):
         if any(mark in text for mark in NO_PERMISSION):
             raise NotAllowed(said)
         raise ValueError(f"ncu gave no table; it said: {said}")
-    names = {metric: what for what, several in METRICS.items() for metric in several}
     launches = {}
     for row in csv.DictReader(line for line in lines[start:] if line.startswith('"')):
         kernel = row["Kernel Name"].partition("(")[0].partition("<")[0].split()[-1].rpartition("::")[2]
-        counts = launches.setdefault(int(row["ID"]), (kernel, {}))[1]
-        what, value = names.get(row["Metric Name"]), row["Metric Value"].replace(",", "")
-        if what and value not in ("", "n/a", "(!) n/a"):
-            counts[what] = counts.get(what, 0) + int(float(value))
-    for _, counts in launches.values():
-        total, ideal = counts.pop("shared wavefronts", None), counts.pop("shared ideal wavefronts", None)
-        counts["shared excess wavefronts"] = None if None in (total, ideal) else total - ideal
+        values, value = launches.setdefault(int(row["ID"]), (kernel, {}))[1], row["Metric Value"].replace(",", "")
+        if value not in ("", "n/a", "(!) n/a"):
+            values[row["Metric Name"]] = int(float(value))
     return [launches[i] for i in sorted(launches)]
+
+
+def parsed(text):
+    """ncu's table -> [(kernel, {what: count})], by launch."""
+    return [(kernel, {what: values.get(metric) for what, metric in METRICS.items()})
+            for kernel, values in table(text)]
 
 
 def agreement(engine, card):
@@ -104,10 +107,10 @@ def agreement(engine, card):
         raise ValueError(f"ncu's table is cut off: it holds the first {len(theirs)} of {len(ours)} launches"
                          if cut else f"engine and card must have launched the same kernels; got {ours} and "
                          f"{theirs}")
-    rows = [{"kernel": name, "engine": ours, "ncu": {what: theirs.get(what) for what in COMPARED}}
+    rows = [{"kernel": name, "engine": ours, "ncu": {what: theirs.get(what) for what in METRICS}}
             for (name, ours), (_, theirs) in zip(engine, card)]
     metrics = {}
-    for what in COMPARED:
+    for what in METRICS:
         pairs = [(row["engine"][what], row["ncu"][what]) for row in rows if row["ncu"][what] is not None]
         metrics[what] = {"launches": len(pairs), "equal": sum(a == b for a, b in pairs),
                          "differ": sorted({row["kernel"] for row in rows
@@ -115,25 +118,21 @@ def agreement(engine, card):
     return {"kernels": len({row["kernel"] for row in rows}), "metrics": metrics, "launches": rows}
 
 
+def as_text(made: dict) -> str:
+    """JSON, one line per launch."""
+    rows = ",\n".join(json.dumps(row) for row in made["launches"])
+    return json.dumps(made | {"launches": []}, indent=1).replace('"launches": []', f'"launches": [\n{rows}\n]') + "\n"
+
+
 def compare(ncu: str, card: str, date: str, folder: Path, limit: float = 900) -> str:
     """Write counters.json; returns one line per metric."""
-    for asynchronous in (True, False):          # another version of ncu may not know the names for cp.async
-        try:
-            done = subprocess.run(command(ncu, asynchronous=asynchronous), capture_output=True, text=True,
-                                  timeout=limit)
-        except subprocess.TimeoutExpired:
-            raise ValueError(f"ncu did not finish within {limit:g} s") from None
-        output = done.stdout + done.stderr
-        if '"ID"' in output or any(mark in output for mark in NO_PERMISSION):
-            break
+    output = seen(command(ncu, watched_kernels(), METRICS.values(), "course_lib.gpu.counters"), limit)
     try:
-        made = ({"card": card, "date": date, "asynchronous_copies_counted": asynchronous}
-                | agreement(counted(), parsed(output)))
+        made = {"card": card, "date": date} | agreement(counted(), parsed(output))
     except ValueError as problem:
-        raise ValueError(f"{problem} (exit status {done.returncode}; "
-                         f"{' '.join(done.stderr.split()[-40:])})") from None
+        raise ValueError(f"{problem} (its end: {' '.join(output.split()[-40:])})") from None
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "counters.json", json.dumps(made, indent=1) + "\n")
+    write_whole(folder / "counters.json", as_text(made))
     return "\n".join(f"{what}: equal in {m['equal']} of {m['launches']} launches"
                      + (f"; not in {', '.join(m['differ'])}" if m["differ"] else "")
                      for what, m in made["metrics"].items())

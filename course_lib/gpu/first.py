@@ -49,6 +49,8 @@ def steps() -> list[Step]:
              "a memory row above 5 ms, or a spread above 5 %: the measurement, not the kernel"),
         Step("counters", [*course, "gpu-check", "--only", "ncu"], 300,
              "requests and sectors equal; kernels with cp.async too"),
+        Step("patterns", [PYTHON, "-m", "course_lib.gpu.patterns"], 300,
+             "tests/tools/test_gpu_patterns.py holds the engine to this card's answers"),
         Step("memcheck", [*sanitizer, "--tool", "memcheck", *SUITE, *SANITIZED], 300, "0 errors"),
         Step("racecheck", [*sanitizer, "--tool", "racecheck", *SUITE, *SANITIZED], 400, "0 hazards"),
         Step("bench", [*course, "gpu-bench"], 590, "all rows; beside the predictions in data/gpu/README.md"),

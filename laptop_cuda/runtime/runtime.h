@@ -82,6 +82,7 @@ struct Access {                  // one load or store of one lane
     uint16_t step() const { return (uint16_t)(what >> 48); }     // basic blocks this lane had logged before it
     uint64_t kind() const { return what << 16; }
 };
+constexpr unsigned ASYNCHRONOUS = 0x80;          // beside the size of a store: cp.async makes it
 inline uint64_t access_kind(uint32_t pc, unsigned operation, unsigned size, uint32_t step) {
     return (uint64_t)step << 48 | (uint64_t)operation << 40 | (uint64_t)size << 32 | pc;
 }

@@ -60,6 +60,8 @@ void async_copy(void* to, const void* from, size_t bytes, const void* site, cons
     if (!t || !t->log) return;
     if (from && bytes > unread) touch_range((uintptr_t)from, bytes - unread, 0, site);      // null: zeros are written, nothing is read
     touch_range((uintptr_t)to, bytes, 1, site);
+    Access* last = t->log->n_accesses ? t->log->access + t->log->n_accesses - 1 : nullptr;
+    if (run->profiling && bytes >= 4 && last && last->address == (uintptr_t)to) last->what |= (uint64_t)ASYNCHRONOUS << 32;
     if (!run->sanitizing) return;
     Busy busy;
     t->warp->block->in_flight.push_back(

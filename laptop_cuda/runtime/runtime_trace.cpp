@@ -17,6 +17,7 @@ namespace laptop {
 struct Request {
     uint32_t pc, size, lanes;
     int operation;
+    bool asynchronous;           // a store of cp.async
     int n;
     uint64_t address[32];        // of the active lanes, packed
     uint8_t lane[32];
@@ -153,6 +154,7 @@ static bool in_pairs(const Request& r, unsigned bit) {
 // Banks of words: 32 of 4 bytes unless the launch says otherwise. Lanes that ask for the same word are served
 // together. Accesses of 8 bytes go in two halves of the warp, of 16 bytes in four quarters; a load of which
 // lanes share addresses in pairs goes in half as many parts. Each part takes as many passes as its busiest bank.
+// A store of cp.async serves lanes of one word one by one; one of 16 bytes, which goes past L1, has no conflicts.
 // `Machine.bank_parts` in machine.py is the same rule; tests/engine/test_readings.py has the readings behind it.
 static void count_wavefronts(const Request& r, const Block& b, Site& site) {
     constexpr unsigned MOST_BANKS = 64;
@@ -167,7 +169,7 @@ static void count_wavefronts(const Request& r, const Block& b, Site& site) {
         for (; i < r.n; ++i) {
             uint64_t word = at[i] / width, bank = word % banks, bit = 1ull << bank;
             if ((at[i] + r.size - 1) / width != word) break;
-            if (taken & bit && word_in[bank] != word) break;
+            if (taken & bit && (r.asynchronous || word_in[bank] != word)) break;
             taken |= bit;
             word_in[bank] = word;
         }
@@ -185,13 +187,14 @@ static void count_wavefronts(const Request& r, const Block& b, Site& site) {
             uint64_t last = (at[i] + r.size - 1) / width;
             for (uint64_t word = at[i] / width; word <= last; ++word) {
                 unsigned bank = word % banks, k = 0;
-                while (k < count[bank] && words[bank][k] != word) ++k;
+                while (k < count[bank] && (r.asynchronous || words[bank][k] != word)) ++k;
                 if (k < count[bank]) continue;
                 words[bank][k] = word;
                 count[bank] = (uint8_t)(k + 1);
                 most = std::max(most, k + 1);
             }
         }
+        if (r.asynchronous && r.size == 16) most = 1;
         site.counts.wavefronts += most;
         site.counts.excess += most - 1;
     }
@@ -278,7 +281,8 @@ static void count_segment(const Warp& w, Cursors& c) {
             ++c.next[i];
         }
         uint64_t what = kind >> 16;
-        r.pc = (uint32_t)what, r.size = what >> 32 & 0xff, r.operation = (int)(what >> 40 & 0xff);
+        r.pc = (uint32_t)what, r.size = what >> 32 & (ASYNCHRONOUS - 1), r.operation = (int)(what >> 40 & 0xff);
+        r.asynchronous = what >> 32 & ASYNCHRONOUS;
         count(r, w);
         int left = 0;
         for (int i = 0; i < c.n; ++i) {

@@ -24,11 +24,7 @@ def table(launches, change=None):
            '"Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'
     lines = []
     for i, (kernel, counts) in enumerate(launches):
-        excess = counts["shared excess wavefronts"]
-        values = {metric: counts[what] if i == 0 else 0 for what in gpu_counters.COMPARED[:4]
-                  for i, metric in enumerate(gpu_counters.METRICS[what])}
-        values |= {"memory_l1_wavefronts_shared": 1000 + excess, "memory_l1_wavefronts_shared_ideal": 1000}
-        for metric, value in values.items():
+        for metric, value in ((gpu_counters.METRICS[what], value) for what, value in counts.items()):
             lines.append(f'"{i}","17","python3.12","127.0.0.1","void {kernel}<float, 4>(const float *, '
                          'int)","1","7","(128, 1, 1)","(4, 1, 1)","0","9.0","Command line profiler '
                          f'metrics","{metric}","request","{value:,}"')
@@ -37,11 +33,11 @@ def table(launches, change=None):
                       "==PROF== Disconnected from process 17", head, *reversed(lines)])
 
 
-COUNTS = dict(zip(gpu_counters.COMPARED, (1234, 5678, 90, 1200345, 7)))
+COUNTS = dict(zip(gpu_counters.METRICS, (1234, 5678, 90, 1200345, 7)))
 
 
 def test_the_table_of_ncu_is_read():
-    engine = [("softmax_warp", COUNTS), ("rope_heads", COUNTS | {"shared excess wavefronts": 0})]
+    engine = [("softmax_warp", COUNTS), ("rope_heads", COUNTS | {"shared wavefronts": 0})]
     assert gpu_counters.parsed(table(engine)) == engine
     with pytest.raises(gpu_counters.NotAllowed, match="ERR_NVGPUCTRPERM"):
         gpu_counters.parsed("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")
@@ -49,25 +45,15 @@ def test_the_table_of_ncu_is_read():
         gpu_counters.parsed("==ERROR== something else")
 
 
-def test_copies_past_the_registers_count_as_loads():
-    """ncu counts cp.async by itself; the engine calls it what it is, a load of global memory."""
-    bypass = gpu_counters.METRICS["global load sectors"][1]
-    lines = table([("flash_tensor_core", COUNTS)]).splitlines()
-    line = next(i for i, text in enumerate(lines) if bypass in text)
-    lines[line] = lines[line].removesuffix('"0"') + '"4,000"'
-    ((_, counts),) = gpu_counters.parsed("\n".join(lines))
-    assert counts["global load sectors"] == COUNTS["global load sectors"] + 4000
-
-
 def test_agreement_is_stated_metric_by_metric():
     engine = [("softmax_warp", COUNTS), ("rope_heads", COUNTS)]
     card = [("softmax_warp", COUNTS),
-            ("rope_heads", COUNTS | {"global load sectors": 5679, "shared excess wavefronts": None})]
+            ("rope_heads", COUNTS | {"global load sectors": 5679, "shared wavefronts": None})]
     made = gpu_counters.agreement(engine, card)
     assert made["kernels"] == 2
     assert made["metrics"]["global load requests"] == {"launches": 2, "equal": 2, "differ": []}
     assert made["metrics"]["global load sectors"] == {"launches": 2, "equal": 1, "differ": ["rope_heads"]}
-    assert made["metrics"]["shared excess wavefronts"]["launches"] == 1
+    assert made["metrics"]["shared wavefronts"]["launches"] == 1
     with pytest.raises(ValueError, match="cut off: it holds the first 1 of 2"):
         gpu_counters.agreement(engine, card[:1])
     with pytest.raises(ValueError, match="same kernels"):
@@ -86,24 +72,11 @@ def test_counters_are_written(monkeypatch, tmp_path):
     assert made["card"] == "A card" and made["launches"][0]["engine"] == made["launches"][0]["ncu"]
 
 
-def test_a_version_that_does_not_know_asynchronous_copies_is_asked_without_them(monkeypatch, tmp_path):
-    engine, asked = [("softmax_warp", COUNTS)], []
-
-    def ncu(command, **how):
-        asked.append("ldgsts" in " ".join(command))
-        return SimpleNamespace(stdout="==ERROR== Failed to find metric" if asked[-1] else table(engine),
-                               stderr="", returncode=0)
-    monkeypatch.setattr(gpu_counters, "counted", lambda: engine)
-    monkeypatch.setattr(subprocess, "run", ncu)
-    gpu_counters.compare("ncu", "A card", "2026-01-02", tmp_path / "a_card")
-    made = json.loads((tmp_path / "a_card" / "counters.json").read_text())
-    assert asked == [True, False] and not made["asynchronous_copies_counted"]
-
-
 def test_at_least_twelve_kernels_are_watched():
     cases = gpu_counters.watched_cases()
     assert len(gpu_counters.watched_kernels()) >= 12 and len({case.chapter for case in cases}) >= 8
-    assert "--clock-control" in gpu_counters.command("ncu")
+    assert gpu_counters.command("ncu", ["a", "b"], ["one", "two"], "here")[-6:-3] == [
+        "regex:^(a|b)$", "--metrics", "one,two"]
 
 
 def test_the_engine_counts_what_ncu_would_watch(monkeypatch):

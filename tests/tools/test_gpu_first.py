@@ -17,7 +17,7 @@ def step(name, script, limit=20):
 
 def test_the_order_is_that_of_a_first_hour():
     names = [step.name for step in first.steps()]
-    assert names[:8] == ["machine", "build", "tests", "few", "counters", "memcheck", "racecheck", "bench"]
+    assert names[:8] == ["machine", "build", "tests", "few", "counters", "patterns", "memcheck", "racecheck"]
     assert len(set(names)) == len(names) and all(step.limit <= 600 for step in first.steps())
     kernels = [item.kernel for item in benchmarks()]
     assert all(number < kernels.count(kernel) for kernel, number in first.CENTRAL)

@@ -1,0 +1,50 @@
+"""What cards count for single accesses, beside the engine's counts: data/gpu/<card>/patterns.json."""
+import json
+from collections import Counter
+
+import pytest
+
+from course_lib.gpu import patterns
+from course_lib.gpu.results import FOLDER
+
+FILES = sorted(FOLDER.glob("*/patterns.json"))
+
+
+def busiest(places):
+    """A shared atomic serves the lanes of a bank one by one, those of one address too."""
+    return max(Counter(place % 32 for place in places).values())
+
+
+def sectors(places):
+    """A global atomic moves a sector as often as lanes meet at one address in it."""
+    sharing = Counter(places)
+    return sum(max(sharing[place] for place in sharing if place // 8 == sector)
+               for sector in {place // 8 for place in sharing})
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+def test_the_engine_counts_as_the_card_does(file):
+    launches = json.loads(file.read_text())["launches"]
+    assert len(launches) == 390
+    for kernel, at, *card in launches:
+        places = [place for place in at if place >= 0]
+        if kernel == "copy_async<16>":          # the card's counters leave it out
+            assert card == [0, 0] and patterns.counted(kernel, at)[1] == 0
+        elif kernel == "add_shared_float":      # a loop of loads and compare-and-swap
+            assert card[0] == 2 * busiest(places)
+        elif kernel in ("add_shared", "exchange_shared"):
+            assert card == [busiest(places), busiest(places) - 1]
+        elif kernel in ("add_global", "exchange_global"):
+            assert card == [1, sectors(places)]
+        else:
+            assert (kernel, at, card) == (kernel, at, list(patterns.counted(kernel, at)))
+
+
+def test_the_file_is_what_the_card_s_answers_make():
+    text = FILES[0].read_text()
+    made = json.loads(text)
+    read = [(kernel.partition("<")[0], dict(zip(made["counters"][kernel.partition("<")[0]], counts)))
+            for kernel, _, *counts in made["launches"]]
+    assert patterns.written(made["card"], made["date"], read) == text
+    with pytest.raises(ValueError, match="390 launches; its table has 389"):
+        patterns.written(made["card"], made["date"], read[:-1])
