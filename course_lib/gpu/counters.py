@@ -19,7 +19,6 @@ METRICS = {
     "global store requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
     "global store sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
     "shared wavefronts": "memory_l1_wavefronts_shared"}
-UNSEEN = "cp.async.cg"           # copies of 16 bytes, whose stores into shared memory ncu does not count
 NO_PERMISSION = ("ERR_NVGPUCTRPERM", "permission to access")
 
 
@@ -54,8 +53,7 @@ def counted():
                 "global load sectors": launch.global_load.sectors,
                 "global store requests": launch.global_store.requests,
                 "global store sectors": launch.global_store.sectors,
-                "shared wavefronts": launch.shared_load.wavefronts + launch.shared_store.wavefronts - sum(
-                    line.shared_store.wavefronts for line in launch.lines if UNSEEN in line.text)}))
+                "shared wavefronts": launch.shared_load.wavefronts + launch.shared_store.wavefronts}))
     return rows
 
 
