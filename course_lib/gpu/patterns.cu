@@ -1,5 +1,5 @@
-// One warp, and of it one access whose places are in `at` (-1: the lane does nothing): what a card's counters say of
-// a request, when nothing else is in the launch. Store kernels end in a branch that is never taken, for the compiler.
+// One warp and one access, whose places are in `at` (-1: the lane does nothing). A branch that is never taken (-2)
+// keeps the compiler from leaving a store out.
 #include <cuda_runtime.h>
 
 __device__ unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
@@ -7,19 +7,17 @@ __device__ unsigned shared_address(const void* p) { return (unsigned)__cvta_gene
 template <typename T>
 __global__ void load_shared(const int* at, float* out) {
     extern __shared__ float4 memory[];
-    const T* tile = reinterpret_cast<const T*>(memory);
     int i = threadIdx.x, where = at[i];
-    if (where >= 0) reinterpret_cast<T*>(out)[i] = tile[where];
+    if (where >= 0) ((T*)out)[i] = ((const T*)memory)[where];
 }
 
 template <typename T>
 __global__ void store_shared(const int* at, float* out) {
     extern __shared__ float4 memory[];
-    T* tile = reinterpret_cast<T*>(memory);
     int i = threadIdx.x, where = at[i];
-    T value = reinterpret_cast<T*>(out)[i];
-    if (where >= 0) tile[where] = value;
-    if (where == -2) reinterpret_cast<T*>(out)[i] = tile[0];
+    T value = ((T*)out)[i];
+    if (where >= 0) ((T*)memory)[where] = value;
+    if (where == -2) ((T*)out)[i] = ((T*)memory)[0];
 }
 
 // COUNT matrices of 8 rows of 16 bytes; lane i says where row i begins.
@@ -46,27 +44,20 @@ __global__ void copy_async(const int* at, const float* in, float* out) {
     if (where >= 0) {
         unsigned to = shared_address((char*)memory + where * BYTES);
         const char* from = (const char*)in + i * BYTES;
-        if (BYTES == 4) asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from));
-        if (BYTES == 8) asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from));
         if (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+        else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES));
     }
     asm volatile("cp.async.wait_all;");
     __syncthreads();
-    out[i] = reinterpret_cast<float*>(memory)[i];
+    out[i] = ((float*)memory)[i];
 }
 
+template <typename T>
 __global__ void add_shared(const int* at, float* out) {
-    extern __shared__ int numbers[];
+    extern __shared__ float4 memory[];
     int i = threadIdx.x, where = at[i];
-    if (where >= 0) atomicAdd(&numbers[where], i);
-    if (where == -2) out[i] = numbers[0];
-}
-
-__global__ void add_shared_float(const int* at, float* out) {
-    extern __shared__ float values[];
-    int i = threadIdx.x, where = at[i];
-    if (where >= 0) atomicAdd(&values[where], 1.0f);
-    if (where == -2) out[i] = values[0];
+    if (where >= 0) atomicAdd((T*)memory + where, T(i));
+    if (where == -2) out[i] = ((T*)memory)[0];
 }
 
 __global__ void exchange_shared(const int* at, float* out) {
@@ -78,13 +69,13 @@ __global__ void exchange_shared(const int* at, float* out) {
 template <typename T>
 __global__ void load_global(const int* at, const float* in, float* out) {
     int i = threadIdx.x, where = at[i];
-    if (where >= 0) reinterpret_cast<T*>(out)[i] = reinterpret_cast<const T*>(in)[where];
+    if (where >= 0) ((T*)out)[i] = ((const T*)in)[where];
 }
 
 template <typename T>
 __global__ void store_global(const int* at, const float* in, float* out) {
     int i = threadIdx.x, where = at[i];
-    if (where >= 0) reinterpret_cast<T*>(out)[where] = reinterpret_cast<const T*>(in)[i];
+    if (where >= 0) ((T*)out)[where] = ((const T*)in)[i];
 }
 
 __global__ void add_global(const int* at, float* out) {

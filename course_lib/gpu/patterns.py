@@ -3,7 +3,6 @@
 `python -m course_lib.gpu.patterns` launches each kernel of patterns.cu with each pattern under ncu and writes down
 two counters per launch: [kernel, place of each lane (-1: none), first, second]. The file names the counters."""
 import datetime
-import json
 import random
 import shutil
 import sys
@@ -19,77 +18,63 @@ from course_lib.gpu.check import folder_of
 WARP = range(32)
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared{}.sum"
-GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
 FROM_SHARED = "shared_load", WAVEFRONTS.format("ld"), CONFLICTS.format("_op_ld")
 ATOMIC = None, WAVEFRONTS.format("atom"), CONFLICTS.format("")
-# kernel: where the engine counts it (None: nowhere), and its two counters
-READ = {"load_shared": FROM_SHARED, "load_matrices": FROM_SHARED,
+GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
+COPIED = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"
+# Kernel: where the engine counts it (None: nowhere), and the card's two counters.
+READ = {"load_shared": FROM_SHARED, "load_matrices": FROM_SHARED, "add_shared": ATOMIC, "exchange_shared": ATOMIC,
         "store_shared": ("shared_store", WAVEFRONTS.format("st"), CONFLICTS.format("_op_st")),
-        "copy_async": ("shared_store", "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum",
-                       CONFLICTS.format("")),
-        "add_shared": ATOMIC, "add_shared_float": ATOMIC, "exchange_shared": ATOMIC,
-        "load_global": ("global_load", GLOBAL.format("requests", "ld"), GLOBAL.format("sectors", "ld")),
-        "store_global": ("global_store", GLOBAL.format("requests", "st"), GLOBAL.format("sectors", "st")),
-        "add_global": (None, GLOBAL.format("requests", "red"), GLOBAL.format("sectors", "red")),
-        "exchange_global": (None, GLOBAL.format("requests", "atom"), GLOBAL.format("sectors", "atom"))}
-# Kernel, random patterns of it, places.
-SHARED = (("load_shared<float>", 12, 2048), ("load_shared<float2>", 48, 1024), ("load_shared<float4>", 48, 512),
-          ("load_shared<char>", 6, 8192), ("load_shared<short>", 6, 4096), ("store_shared<float>", 8, 2048),
-          ("store_shared<float2>", 24, 1024), ("store_shared<float4>", 24, 512),
-          ("store_shared<short>", 6, 4096), ("add_shared", 12, 2048), ("add_shared_float", 8, 2048),
-          ("exchange_shared", 8, 2048))
-MATRICES = "load_matrices<1, false>", "load_matrices<2, false>", "load_matrices<4, false>", "load_matrices<4, true>"
-OTHERS = (*((f"copy_async<{n}>", 6, 512) for n in (4, 8, 16)),
-          *((f"{name}<{kind}>", 10, 16384 // max(width, 4))
-            for name, kind, width in (("load_global", "char", 1), ("load_global", "float", 4),
-                                      ("load_global", "float2", 8), ("load_global", "float4", 16),
-                                      ("store_global", "char", 1), ("store_global", "float", 4),
-                                      ("store_global", "float4", 16))))
-# Where the rule for wide accesses changes: pairs of lanes, halves and quarters of the warp.
-WIDE = {"float2": [list(WARP), [t // 2 for t in WARP], [t if t < 16 else -1 for t in WARP],
-                   [t if t < 15 else 15 if t == 16 else -1 for t in WARP], [t % 16 for t in WARP]],
-        "float4": [[3 if t in (15, 16) else -1 for t in WARP], [3 if t in (0, 15) else -1 for t in WARP],
-                   [t // 8 * 4 + t % 8 // 2 for t in WARP],
-                   [t // 2 % 4 if t < 16 else 4 + t % 2 + t // 8 * 2 for t in WARP],
-                   [t // 2 * 2 for t in WARP], [2 * (t % 16) for t in WARP], [t // 16 for t in WARP],
-                   [t % 4 for t in WARP], [0] * 32, list(WARP), [8 * t for t in WARP], [t // 8 for t in WARP],
-                   [t % 8 for t in WARP], [t // 16 * 2 + t % 2 for t in WARP], [t // 2 % 8 for t in WARP]]}
+        "copy_async": ("shared_store", COPIED, CONFLICTS.format("")),
+        **{kernel: (kind, GLOBAL.format("requests", op), GLOBAL.format("sectors", op)) for kernel, kind, op in (
+            ("load_global", "global_load", "ld"), ("store_global", "global_store", "st"),
+            ("add_global", None, "red"), ("exchange_global", None, "atom"))}}
+# Kernel, how many random patterns of it, in how many places.
+KERNELS = (
+    ("load_shared<float>", 12, 2048), ("load_shared<float2>", 48, 1024), ("load_shared<float4>", 48, 512),
+    ("load_shared<char>", 6, 8192), ("load_shared<short>", 6, 4096), ("store_shared<float>", 8, 2048),
+    ("store_shared<float2>", 24, 1024), ("store_shared<float4>", 24, 512), ("store_shared<short>", 6, 4096),
+    ("add_shared<int>", 12, 2048), ("add_shared<float>", 8, 2048), ("exchange_shared", 8, 2048),
+    *((f"load_matrices<{kind}>", 1, 64) for kind in ("1, false", "2, false", "4, false", "4, true")),
+    *((f"copy_async<{size}>", 6, 512) for size in (4, 8, 16)), ("load_global<char>", 10, 4096),
+    ("load_global<float>", 10, 4096), ("load_global<float2>", 10, 2048), ("load_global<float4>", 10, 1024),
+    ("store_global<char>", 10, 4096), ("store_global<float>", 10, 4096), ("store_global<float4>", 10, 1024),
+    ("add_global", 12, 4096), ("exchange_global", 12, 4096))
 MEETING = [[0] * 32, list(WARP), [t // 8 for t in WARP], [8 * t for t in WARP]]
+CHOSEN = {       # where the rules change: pairs of lanes, halves and quarters of the warp
+    "shared<float2>": [list(WARP), [t // 2 for t in WARP], [t if t < 16 else -1 for t in WARP],
+                       [t if t < 15 else 15 if t == 16 else -1 for t in WARP], [t % 16 for t in WARP]],
+    "shared<float4>": [
+        [3 if t in (15, 16) else -1 for t in WARP], [3 if t in (0, 15) else -1 for t in WARP],
+        [t // 8 * 4 + t % 8 // 2 for t in WARP],
+        [t // 2 % 4 if t < 16 else 4 + t % 2 + t // 8 * 2 for t in WARP], [t // 2 * 2 for t in WARP],
+        [2 * (t % 16) for t in WARP], [t // 16 for t in WARP], [t % 4 for t in WARP], [0] * 32, list(WARP),
+        [8 * t for t in WARP], [t // 8 for t in WARP], [t % 8 for t in WARP],
+        [t // 16 * 2 + t % 2 for t in WARP], [t // 2 % 8 for t in WARP]],
+    "matrices": [[stride * t for t in WARP] for stride in (1, 2, 4, 8)],
+    "add_global": MEETING, "exchange_global": MEETING}
 
 
 def drawn(draw: random.Random, kind: int, places: int) -> list[int]:
-    """Lanes anywhere in a stretch of random length; by kind, they share, are inactive, or are equally far apart."""
+    """Lanes anywhere in a stretch of random length; by kind they share, are inactive, or are equally far apart."""
     within = min(draw.choice([4, 8, 16, 32, 64, 256, places]), places)
     at = [draw.randrange(within) for _ in WARP]
-    return {0: lambda: at,
-            1: lambda: draw.sample(range(max(32, within)), 32),
-            2: lambda: [place if draw.random() < .5 else -1 for place in at],
-            3: lambda: [at[t // 2] for t in WARP],
-            4: lambda: [at[t // 4 * 2 + t % 2] for t in WARP],
-            5: lambda: [at[t % 16] for t in WARP],
-            6: lambda: [at[t ^ 1] if t % 2 and draw.random() < .8 else at[t] for t in WARP],
-            7: lambda: apart(draw.choice([1, 2, 3, 4, 5, 8, 9, 16, 17, 33]), draw.randrange(8), places)}[kind]()
-
-
-def apart(stride: int, first: int, places: int) -> list[int]:
-    return [(stride * t + first) % places for t in WARP]
+    return (lambda: at, lambda: draw.sample(range(max(32, within)), 32),
+            lambda: [place if draw.random() < .5 else -1 for place in at],
+            lambda: [at[t // 2] for t in WARP], lambda: [at[t // 4 * 2 + t % 2] for t in WARP],
+            lambda: [at[t % 16] for t in WARP],
+            lambda: [at[t ^ 1] if t % 2 and draw.random() < .8 else at[t] for t in WARP],
+            lambda: [(stride * t + first) % places for stride, first in [
+                (draw.choice([1, 2, 3, 4, 5, 8, 9, 16, 17, 33]), draw.randrange(8))] for t in WARP])[kind]()
 
 
 def patterns() -> list[tuple[str, list[int]]]:
     """The launches, in order: kernel, and the place of each lane."""
     draw, made = random.Random(5), []
-
-    def add(kernel, several, many=0, places=0):
-        made.extend((kernel, at) for at in [*several, *(drawn(draw, i % 8, places) for i in range(many))])
-    for kernel, many, places in SHARED:
-        add(kernel, WIDE.get(kernel.partition("<")[2][:-1], []), many, places)
-    for kernel in MATRICES:
-        add(kernel, [*([t * stride for t in WARP] for stride in (1, 2, 4, 8)),
-                     [draw.randrange(64) for _ in WARP]])
-    for kernel, many, places in OTHERS:
-        add(kernel, [], many, places)
-    for kernel in ("add_global", "exchange_global"):
-        add(kernel, MEETING, 12, 4096)
+    for kernel, many, places in KERNELS:
+        made += [(kernel, at) for part, several in CHOSEN.items() if part in kernel for at in several]
+        made += [(kernel, [draw.randrange(places) for _ in WARP] if "matrices" in kernel
+                  else drawn(draw, i % 8, places)) for i in range(many)]
     return made
 
 
@@ -113,15 +98,13 @@ def counted(kernel: str, at: list[int]) -> tuple[int, int] | None:
 
 
 def written(card: str, date: str, read: list[tuple[str, dict]]) -> str:
-    """patterns.json from [(kernel, {counter: value})] of the launches, one launch per line."""
+    """patterns.json from [(kernel, {counter: value})] of the launches."""
     launches = patterns()
     if [kernel.partition("<")[0] for kernel, _ in launches] != [kernel for kernel, _ in read]:
         raise ValueError(f"ncu must have seen these {len(launches)} launches; its table has {len(read)}")
-    lines = [json.dumps([kernel, at, *(values[name] for name in READ[base][1:])])
-             for (kernel, at), (base, values) in zip(launches, read)]
-    names = json.dumps({kernel: names[1:] for kernel, names in READ.items()})
-    return (f'{{"card": {json.dumps(card)}, "date": "{date}",\n"counters": {names},\n"launches": [\n'
-            + ",\n".join(lines) + "\n]}\n")
+    return counters.as_text({"card": card, "date": date, "counters": {name: of[1:] for name, of in READ.items()},
+                             "launches": [[kernel, at, *(values[name] for name in READ[base][1:])]
+                                          for (kernel, at), (base, values) in zip(launches, read)]})
 
 
 def main(argv: list[str]) -> None:
