@@ -74,7 +74,7 @@ def seen(asked: list[str], limit: float) -> str:
 
 
 def table(text):
-    """ncu's CSV, a line per launch and metric after its own lines -> [(kernel, {metric: value})], by launch."""
+    """ncu's CSV, a line per launch and metric, after its own lines -> [(kernel, {metric: value})]."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -85,7 +85,8 @@ def table(text):
     launches = {}
     for row in csv.DictReader(line for line in lines[start:] if line.startswith('"')):
         kernel = row["Kernel Name"].partition("(")[0].partition("<")[0].split()[-1].rpartition("::")[2]
-        values, value = launches.setdefault(int(row["ID"]), (kernel, {}))[1], row["Metric Value"].replace(",", "")
+        values = launches.setdefault(int(row["ID"]), (kernel, {}))[1]
+        value = row["Metric Value"].replace(",", "")
         if value not in ("", "n/a", "(!) n/a"):
             values[row["Metric Name"]] = int(float(value))
     return [launches[i] for i in sorted(launches)]
@@ -119,7 +120,8 @@ def agreement(engine, card):
 def as_text(made: dict) -> str:
     """JSON, one line per launch."""
     rows = ",\n".join(json.dumps(row) for row in made["launches"])
-    return json.dumps(made | {"launches": []}, indent=1).replace('"launches": []', f'"launches": [\n{rows}\n]') + "\n"
+    rest = json.dumps(made | {"launches": []}, indent=1)
+    return rest.replace('"launches": []', f'"launches": [\n{rows}\n]') + "\n"
 
 
 def compare(ncu: str, card: str, date: str, folder: Path, limit: float = 900) -> str:

@@ -1,7 +1,7 @@
 """What a card counts for one access of one warp: `data/gpu/<card>/patterns.json`.
 
-`python -m course_lib.gpu.patterns` launches each kernel of patterns.cu with each pattern under ncu and writes down
-two counters per launch: [kernel, place of each lane (-1: none), first, second]. The file names the counters."""
+`python -m course_lib.gpu.patterns` launches each kernel of patterns.cu with each pattern under ncu and writes
+down two counters per launch: [kernel, place of each lane (-1: none), first, second]. The file names them."""
 import datetime
 import random
 import shutil
@@ -23,10 +23,11 @@ ATOMIC = None, WAVEFRONTS.format("atom"), CONFLICTS.format("")
 GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
 COPIED = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"
 # Kernel: where the engine counts it (None: nowhere), and the card's two counters.
-READ = {"load_shared": FROM_SHARED, "load_matrices": FROM_SHARED, "add_shared": ATOMIC, "exchange_shared": ATOMIC,
+READ = {"load_shared": FROM_SHARED, "load_matrices": FROM_SHARED,
+        "add_shared": ATOMIC, "exchange_shared": ATOMIC,
         "store_shared": ("shared_store", WAVEFRONTS.format("st"), CONFLICTS.format("_op_st")),
         "copy_async": ("shared_store", COPIED, CONFLICTS.format("")),
-        **{kernel: (kind, GLOBAL.format("requests", op), GLOBAL.format("sectors", op)) for kernel, kind, op in (
+        **{name: (kind, GLOBAL.format("requests", op), GLOBAL.format("sectors", op)) for name, kind, op in (
             ("load_global", "global_load", "ld"), ("store_global", "global_store", "st"),
             ("add_global", None, "red"), ("exchange_global", None, "atom"))}}
 # Kernel, how many random patterns of it, in how many places.
@@ -56,7 +57,7 @@ CHOSEN = {       # where the rules change: pairs of lanes, halves and quarters o
 
 
 def drawn(draw: random.Random, kind: int, places: int) -> list[int]:
-    """Lanes anywhere in a stretch of random length; by kind they share, are inactive, or are equally far apart."""
+    """Lanes in a stretch of random length; by kind they share, are inactive, or equally far apart."""
     within = min(draw.choice([4, 8, 16, 32, 64, 256, places]), places)
     at = [draw.randrange(within) for _ in WARP]
     return (lambda: at, lambda: draw.sample(range(max(32, within)), 32),
@@ -102,9 +103,10 @@ def written(card: str, date: str, read: list[tuple[str, dict]]) -> str:
     launches = patterns()
     if [kernel.partition("<")[0] for kernel, _ in launches] != [kernel for kernel, _ in read]:
         raise ValueError(f"ncu must have seen these {len(launches)} launches; its table has {len(read)}")
-    return counters.as_text({"card": card, "date": date, "counters": {name: of[1:] for name, of in READ.items()},
-                             "launches": [[kernel, at, *(values[name] for name in READ[base][1:])]
-                                          for (kernel, at), (base, values) in zip(launches, read)]})
+    rows = [[kernel, at, *(values[name] for name in READ[base][1:])]
+            for (kernel, at), (base, values) in zip(launches, read)]
+    names = {name: of[1:] for name, of in READ.items()}
+    return counters.as_text({"card": card, "date": date, "counters": names, "launches": rows})
 
 
 def main(argv: list[str]) -> None:
@@ -116,8 +118,8 @@ def main(argv: list[str]) -> None:
     if tool is None:
         sys.exit("Nsight Compute (ncu) was not found: no counters")
     names = sorted({name for read in READ.values() for name in read[1:]})
-    output = counters.seen(counters.command(tool, list(READ), names, "course_lib.gpu.patterns", "--launch"), 300)
-    made = written(card, datetime.date.today().isoformat(), counters.table(output))
+    command = counters.command(tool, READ, names, "course_lib.gpu.patterns", "--launch")
+    made = written(card, datetime.date.today().isoformat(), counters.table(counters.seen(command, 300)))
     folder_of(card).mkdir(parents=True, exist_ok=True)
     write_whole(folder_of(card) / "patterns.json", made)
 
