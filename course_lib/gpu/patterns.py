@@ -4,7 +4,6 @@
 down two counters per launch: [kernel, place of each lane (-1: none), first, second]. The file names them."""
 import datetime
 import random
-import shutil
 import sys
 from pathlib import Path
 
@@ -114,11 +113,9 @@ def main(argv: list[str]) -> None:
         for kernel, at in patterns():
             launch(kernel, at, "cuda")
         return
-    card, tool = torch.cuda.get_device_name(), shutil.which("ncu")
-    if tool is None:
-        sys.exit("Nsight Compute (ncu) was not found: no counters")
+    card = torch.cuda.get_device_name()
     names = sorted({name for read in READ.values() for name in read[1:]})
-    command = counters.command(tool, READ, names, "course_lib.gpu.patterns", "--launch")
+    command = counters.command("ncu", READ, names, "course_lib.gpu.patterns", "--launch")
     made = written(card, datetime.date.today().isoformat(), counters.table(counters.seen(command, 300)))
     folder_of(card).mkdir(parents=True, exist_ok=True)
     write_whole(folder_of(card) / "patterns.json", made)

@@ -10,11 +10,6 @@ from course_lib.gpu.results import FOLDER
 FILES = sorted(FOLDER.glob("*/patterns.json"))
 
 
-def busiest(places):
-    """A shared atomic serves the lanes of a bank one by one, those of one address too."""
-    return max(Counter(place % 32 for place in places).values())
-
-
 def sectors(places):
     """A global atomic moves a sector as often as lanes meet at one address in it."""
     sharing = Counter(places)
@@ -34,8 +29,8 @@ def test_the_engine_counts_as_the_card_does(file):
             assert (kernel, at, *card) == (kernel, at, *engine)
         elif "global" in kernel:
             assert card == [1, sectors(places)]
-        else:                                   # of floats a loop of loads and compare-and-swap
-            assert card[0] == busiest(places) * (2 if "float" in kernel else 1)
+        else:       # the lanes of a bank one by one, those of one address too; twice where it is a loop
+            assert card[0] == max(Counter(p % 32 for p in places).values()) * (2 if "float" in kernel else 1)
 
 
 def test_the_file_is_what_the_card_s_answers_make():
