@@ -16,30 +16,17 @@ from laptop_cuda.__main__ import main
 
 MODULE = cuda.load(Path(__file__).with_name("readings.cu"))
 
-# Loads of shared memory of 8 and 16 bytes per lane: which vector lane t reads (None: it is inactive), and its
-# wavefronts and bank conflicts by the rule. Those that the table names were read on a card.
+# Loads of shared memory of 8 and 16 bytes per lane that others have read on a card: which vector lane t reads (None:
+# it is inactive), its wavefronts and bank conflicts. More, read by ourselves: tests/tools/test_gpu_patterns.py.
 WIDE = {
     "t": (8, lambda t: t, 2, 0),
     "t / 2": (8, lambda t: t // 2, 1, 0),
-    "t, half a warp": (8, lambda t: t if t < 16 else None, 1, 0),
-    "t, half a warp, whose last lane is lane 16": (8, lambda t: {16: 15}.get(t, t if t < 15 else None), 2, 0),
-    "t % 16": (8, lambda t: t % 16, 2, 0),
-    "t, of four": (16, lambda t: t, 4, 0),
     "lanes 15 and 16, one address": (16, lambda t: 0 if t in (15, 16) else None, 2, 0),
     "lanes 0 and 15, one address": (16, lambda t: 0 if t in (0, 15) else None, 1, 0),
     "pairs, each quarter its own": (16, lambda t: t // 8 * 2 + t % 8 // 2 % 2, 2, 0),
     "pairs in one half, two apart in the other": (
         16, lambda t: t // 8 * 2 + (t % 8 // 2 % 2 if t < 16 else t % 2), 4, 0),
     "pairs, with a conflict of two": (16, lambda t: t // 16 * 4 + t % 16 // 8 + t % 8 // 4 * 8, 4, 2),
-    "every second, twice": (16, lambda t: 2 * (t % 16), 8, 4),
-    "one address per half warp": (16, lambda t: t // 16, 2, 0),
-    "t % 4": (16, lambda t: t % 4, 4, 0),
-    "one address": (16, lambda t: 0, 2, 0),
-    "128 bytes apart": (16, lambda t: 8 * t, 32, 28),
-    "lane / 8": (16, lambda t: t // 8, 2, 0),
-    "lane % 8": (16, lambda t: t % 8, 4, 0),
-    "rows of a fragment": (16, lambda t: t // 16 * 2 + t % 2, 2, 0),
-    "columns of a fragment": (16, lambda t: t // 2 % 8, 2, 0),
 }
 
 
