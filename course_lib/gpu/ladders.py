@@ -97,7 +97,7 @@ def registers_table(word: str) -> None:
 
 
 def bounds_table(word: str) -> None:
-    """Print, per kernel, the least time of each pipe of the card, as recorded, and which is the longest."""
+    """Print, per kernel, how long each pipe of the card is busy, as recorded, and which is the longest."""
     rows, compiler = _recorded(word)
     short = {"issuing instructions": "issue", "FP32": "FP32", "tensor cores": "tensor",
              "shared memory": "shared", "memory, each sector once": "memory"}
@@ -107,8 +107,8 @@ def bounds_table(word: str) -> None:
         times = row["microseconds"]
         cells = " ".join(f"{times[pipe]:8.3f}" if times.get(pipe) else f"{'-':>8}" for pipe in short)
         print(f"{row['kernel']:<{width}} {cells}  {short.get(row['binds'], row['binds'])}")
-    print(f"Microseconds on {CARD}, at least: instructions by {compiler} times the engine's counts, "
-          "over the data sheet.")
+    print(f"Microseconds on {CARD} if each part is busy in every cycle: instructions by {compiler} times the "
+          "engine's counts, over the data sheet. Passes of shared memory are the source's where nvcc may merge.")
 
 
 def main(argv: list[str]) -> int:

@@ -45,7 +45,7 @@ def inspect(kernel, arch="sm_90", *, block=None, shared_bytes: int = 0, launch: 
 
     `kernel` is `mod.name`, `mod["name<64, 32>"]`, or one of them with its `[grid, block, shared_bytes]`.
     `launch` is a launch that `profile()` counted: it brings block, shared memory and counts per line along.
-    `card` is the data sheet of a card: then the least time that each of its pipes needs is shown."""
+    `card` is the data sheet of a card: then how long each of its pipes is busy is shown."""
     if isinstance(kernel, Launch):
         kernel, block, shared_bytes = kernel.kernel, kernel.block, kernel.shared_bytes
     if not isinstance(kernel, Kernel):

@@ -17,7 +17,8 @@ KINDS = {
     "FP16": "HADD2 HFMA2 HMUL2 HMNMX2 HSETP2 HSET2 HADD2_32I HFMA2_32I HMUL2_32I HFMA2_MMA",
     "FP64": "DADD DMUL DFMA DSETP DMNMX DSET", "special": "MUFU", "global load": "LDG LD LDGSTS",
     "global store": "STG ST", "shared load": "LDS LDSM", "shared store": "STS STSM", "local load": "LDL",
-    "local store": "STL", "constant load": "LDC ULDC LDCU", "atomic": "ATOM ATOMG ATOMS RED REDG",
+    "local store": "STL", "copy engine": "UTMALDG UTMASTG UTMAREDG UTMAPF UTMACMDFLUSH UBLKCP UBLKRED UBLKPF",
+    "constant load": "LDC ULDC LDCU", "atomic": "ATOM ATOMG ATOMS RED REDG",
     "warp": "SHFL VOTE VOTEU MATCH REDUX WARPSYNC ENDCOLLECTIVE ELECT CREDUX",
     "convert": "F2F F2FP F2I F2IP I2F I2FP I2I FRND I2IP UF2FP UI2FP UF2F F2I I2F",
     "move": "MOV UMOV CS2R S2R S2UR R2UR R2P P2R MOV32I SEL USEL B2R R2B UP2UR UR2UP CS2UR MOVM",
@@ -54,7 +55,11 @@ class Instruction:
 
     @property
     def flops(self) -> int:
-        """Operations of a tensor core instruction of one warp: two per product. HMMA.16816 is 16 x 8 x 16."""
+        """Operations of a tensor core instruction of one warp: two per product. HMMA.16816 is 16 x 8 x 16, of
+        HGMMA.64x128x16 each of four warps has 16 rows."""
+        if self.name == "HGMMA":
+            _, columns, depth = next(m for m in self.modifiers if m.startswith("64x")).split("x")
+            return 2 * 16 * int(columns) * int(depth)
         shape = next((m for m in self.modifiers if re.fullmatch(r"88(16|32)|16(8|84|816|832|864|88)", m)), "")
         if self.kind != "tensor" or not shape:
             return 0

@@ -10,7 +10,7 @@ HEAD = ("", "", "known how")
 KIND_HEAD = ("instructions", "in the code (compiled)", "run by warps (modelled)", "")
 LINE_HEAD = ("line", "times (counted)", "code (compiled)", "run (modelled)", "moved (counted)",
              "passes (counted)", "what the compiler did", "source")
-BOUND_HEAD = ("at least, in microseconds", "", "work", "known how")
+BOUND_HEAD = ("busy for, in microseconds", "", "work", "known how")
 COMPARED_HEAD = ("", "registers", "spilled: stores/loads", "shared bytes", "blocks", "warps", "of",
                  "limited by")
 
@@ -24,7 +24,7 @@ class InsideTables:
             parts += ["", text_table(KIND_HEAD, self._kind_rows()),
                       "", text_table(self._line_head(), self._line_rows())]
         if self.get("bound"):
-            parts += ["", f"{self['bound']['card']}: a bound, not a prediction",
+            parts += ["", f"{self['bound']['card']}: each part busy in every cycle, not a prediction",
                       text_table(BOUND_HEAD, self._bound_rows())]
         return "\n".join([*parts, "", *filter(None, [self.missing]), LEGEND])
 
@@ -36,7 +36,7 @@ class InsideTables:
             parts += [html_table(KIND_HEAD, self._kind_rows()),
                       html_table(self._line_head(), self._line_rows(), code=True), *map(_folded, self.lines)]
         if self.get("bound"):
-            parts += [f"<p>{html.escape(self['bound']['card'])}: a bound, not a prediction</p>",
+            parts += [f"<p>{html.escape(self['bound']['card'])}: each part busy in every cycle, not a prediction</p>",
                       html_table(BOUND_HEAD, self._bound_rows())]
         last = " ".join(filter(None, [self.missing, LEGEND]))
         return "".join(parts) + f"<p><small>{html.escape(last)}</small></p>"

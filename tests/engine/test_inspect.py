@@ -349,16 +349,17 @@ def test_instances_that_host_code_launches_are_found(module):
 @pytest.mark.slow
 def test_the_machine_code_of_every_kernel_is_read(with_disassembler):
     """Each instance that a card would launch: its registers, and every instruction of a known kind."""
-    from course_lib.gpu.build import instances
+    from course_lib.gpu.build import architectures, instances
     from course_lib.gpu.cases import CASES
     seen = 0
     for launch in instances(CASES).values():
         kernel = launch.module[launch.name] if "<" in launch.name else getattr(launch.module, launch.name)
-        made = toolkit.compiled(kernel, "sm_90")
+        made = toolkit.compiled(kernel, architectures(launch.module.path)[-1])
         code = machine_code.read(toolkit.disassembled(made), made.symbol)
         assert made.registers == registers_in(made.cubin, made.symbol), launch.name
         assert len(code.instructions) > 10 and any(i.name == "EXIT" for i in code.instructions), launch.name
         assert {i.name for i in code.instructions if i.kind == "other"} == set(), launch.name
+        assert all(i.flops for i in code.instructions if i.kind == "tensor"), launch.name
         assert sum(not i.places for i in code.instructions) <= 0.1 * len(code.instructions), launch.name
         seen += 1
     assert seen > 100
