@@ -247,7 +247,7 @@ CHANGES = {
             ("if (i / (D / 8) >= rows_left) break;", ""), ("g + i / 2 * 8) p[0]", "g + i / 2 * 8 + 1) p[0]"),
             ("wait<0>(); __syncthreads();", "__syncthreads();"),
             ("        __syncthreads();\n\n        if (OUTPUT) {\n            uint32_t held",
-             "        if (OUTPUT) {\n            uint32_t held"), ("c / 8 * D * 64 + swizzled", "swizzled"),
+             "        if (OUTPUT) {\n            uint32_t held"), ("column / 64 * D * 64 + swizzled", "swizzled"),
             ("weight[h] == 0.0f ? 0.0f :", ""), ("sum += own;", "sum = own;"),
             ("before += own * SIZE;", "before += head * SIZE;"),
             ("blockIdx.x != gridDim.x - 1", "blockIdx.x != 0")])],
