@@ -117,11 +117,11 @@ __global__ void __launch_bounds__(PRODUCER + CONSUMERS, 1)
 // and the other block is to see no store of this one's. A release at the cluster's scope is a MEMBAR.ALL.GPU per
 // warp, tile and block, with which this rung took 1.4 times as long (H200, D = 128).
 __device__ __forceinline__ void arrive_at(uint64_t* barrier, int block) {
-    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
-                 "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(
-                     tensor_core::shared_address(barrier)),
-                 "r"(block)
-                 : "memory");
+    asm volatile(
+        "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+        "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(tensor_core::shared_address(barrier)),
+        "r"(block)
+        : "memory");
 }
 __device__ __forceinline__ void meet_cluster() {
     ptx::barrier_cluster_arrive();
