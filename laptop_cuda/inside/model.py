@@ -30,10 +30,11 @@ def executions(code: Code, inlined: list[Chain], launch: LaunchReport, times: di
     warps = math.prod(launch.grid) * -(-math.prod(launch.block) // 32)
     asked = _asked(launch, starts)
     by_memory = _by_memory(code, inlined, asked, shares, in_loop, warps)
+    calls = {chain[i:] for chain in inlined for i in range(1, len(chain))}      # of helpers that were inlined
     in_block: dict[int, list[float]] = defaultdict(list)
     loads: dict[int, list[float]] = defaultdict(list)
     for instruction, chain in zip(code.instructions, inlined):
-        if chain in shares:
+        if shares.get(chain) or chain in shares and chain not in calls:
             in_block[instruction.block].append(by_memory.get(chain) or shares[chain])
         if instruction.kind in CLASSES.values() and chain in by_memory and "@" not in instruction.text:
             loads[instruction.block].append(by_memory[chain])

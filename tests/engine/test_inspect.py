@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from laptop_cuda.inside import inspect_command, machine_code, roofline, toolkit
 from laptop_cuda.report import executed
 from laptop_cuda.__main__ import main
 from laptop_cuda.inside.lines import by_line, statements
+from laptop_cuda.inside.model import executions
 from laptop_cuda.toolchain.lines import Place
 from laptop_cuda.inside.toolkit import InspectError
 
@@ -97,6 +99,16 @@ def test_the_line_is_the_innermost_of_the_source_s_own_files():
     assert ([(line.file, line.line, len(line.sass)) for line in lines]
             == [("k.cu", 3, 2), ("k.cu", 5, 10), ("rows.cuh", 29, 1)])
     assert lines[1].text == "five" and lines[1].times is None and sum(lines[1].executed.values()) == 0
+
+
+def test_the_line_of_a_call_that_was_inlined_does_not_stop_its_block():
+    """Where a helper's line and the call's have one number, nvdisasm gives the call instructions of the helper."""
+    call, helper = Place("k.cu", 9), Place("h.cuh", 9)
+    code = machine_code.Code([machine_code.Instruction(0, "FADD", (), "", (), 0)] * 3)
+    launch = SimpleNamespace(grid=(8,), block=(128,), _result=SimpleNamespace(sites=[], places=lambda pcs: {}))
+    times = {helper: executed.Executed(32, 1024)}
+    assert executions(code, [(call,), (call,), (helper, call)], launch, times, {}) == {0: 32}
+    assert executions(code, [(call,), (call,), (helper,)], launch, times, {}) == {0: 0}
 
 
 def test_a_statement_is_its_first_line():
