@@ -105,7 +105,8 @@ def test_the_line_of_a_call_that_was_inlined_does_not_stop_its_block():
     """Where a helper's line and the call's have one number, nvdisasm gives the call instructions of the helper."""
     call, helper = Place("k.cu", 9), Place("h.cuh", 9)
     code = machine_code.Code([machine_code.Instruction(0, "FADD", (), "", (), 0)] * 3)
-    launch = SimpleNamespace(grid=(8,), block=(128,), _result=SimpleNamespace(sites=[], places=lambda pcs: {}))
+    result = SimpleNamespace(sites=[], places=lambda pcs: {})
+    launch = SimpleNamespace(grid=(8,), block=(128,), _result=result)
     times = {helper: executed.Executed(32, 1024)}
     assert executions(code, [(call,), (call,), (helper, call)], launch, times, {}) == {0: 32}
     assert executions(code, [(call,), (call,), (helper,)], launch, times, {}) == {0: 0}
