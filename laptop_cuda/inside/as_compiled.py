@@ -23,7 +23,7 @@ from ..replay.recording import record
 from ..report import LOAD, STORE
 from ..toolchain.lines import Place
 from .machine_code import Code
-from .model import CLASSES
+from .model import CLASSES, Chain
 
 MOST_EVENTS, MOST_REQUESTS, MOST_TRIED = 200_000, 4096, 2000
 OTHERS = set("LD ST LDSM STSM LDGSTS UBLKCP UTMALDG UTMASTG".split())      # of any space, or of fragments
@@ -39,7 +39,7 @@ class Access(NamedTuple):
     size: int
 
 
-def as_compiled(code: Code, where: list[Place], starts: dict, launch) -> dict[tuple, Asked | None]:
+def as_compiled(code: Code, inlined: list[Chain], starts: dict, launch) -> dict[tuple, Asked | None]:
     """{(line, kind): asked, or None where it is not told}; nothing if the launch's inputs were not kept."""
     result = launch._result
     if not (result.inputs and result.inputs.kept):
@@ -54,8 +54,10 @@ def as_compiled(code: Code, where: list[Place], starts: dict, launch) -> dict[tu
     for (place, operation), warps in written.items():
         kind = CLASSES[operation]
         found[place, kind] = None
-        here = [i for i, at in zip(code.instructions, where) if at == place]
-        if any(i.name in OTHERS or i.block in code.rare for i in here):
+        here = [i for i, chain in zip(code.instructions, inlined) if chain[0] == place]
+        helpers = [i for i, chain in zip(code.instructions, inlined) if place in chain[1:]]  # inlined
+        if any(i.name in OTHERS or i.block in code.rare for i in here) or any(
+                i.name in OTHERS or i.kind == kind for i in helpers):
             continue
         here = [i for i in here if i.kind == kind]
         cost = _Cost(launch.machine, shapes, operation)

@@ -79,7 +79,7 @@ def by_line(code: Code, files: dict[str, str], launch: LaunchReport | None) -> l
         line.kinds[instruction.kind] += 1
         line.executed[instruction.kind] += per_block.get(instruction.block, 0)
         line.tensor_flops += instruction.flops * per_block.get(instruction.block, 0)
-    for (place, kind), asked in (as_compiled(code, where, starts, launch) if launch else {}).items():
+    for (place, kind), asked in (as_compiled(code, inlined, starts, launch) if launch else {}).items():
         found[place].compiled[kind] = asked
     if times:
         _say(code, where, found, per_block)
