@@ -367,7 +367,7 @@ def test_what_it_asks_for(segments, times_read):
     z_again = 7 * heads * segments * d * 4              # an entry of z is read by the eight lanes of its row
     assert walk.global_load.bytes == 3 * rows + heads * segments * size * 4 + z_again
     assert walk.global_store.bytes == rows + heads * size * 4
-    assert walk.global_load.moved == 3 * rows + heads * segments * (size + d) * 4       # two warps have its rows of S
+    assert walk.global_load.moved == 3 * rows + heads * segments * (size + d) * 4   # by two warps
     assert walk.shared_load.excess <= walk.shared_load.wavefronts // 50
     if segments == 2:
         assert launches[0].global_load.bytes == 2 * rows and len(launches) == 3
