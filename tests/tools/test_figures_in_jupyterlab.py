@@ -14,7 +14,9 @@ CELL = """from course_lib import figures
 fig, ax = figures.new(3, 2)
 ax.plot([0, 1])
 figures.show(fig, alt="A line from 0 to 1.", caption="A line.")
-figures.show(figures.new(3, 2)[0], alt="Empty axes.", caption="Nothing.")"""
+figures.show(figures.new(3, 2)[0], alt="Empty axes.", caption="Nothing.")
+view = {"application/vnd.jupyter.widget-view+json": {"version_major": 2, "model_id": "of a kernel that is gone"}}
+display(view | {"text/html": "<p id='still'>Still</p>", "text/plain": ""}, raw=True)"""
 IMAGES = "[...document.querySelectorAll('.jp-RenderedImage img')].map(i => [i.alt, getComputedStyle(i).filter])"
 KINDS = "[...document.querySelectorAll('.jp-RenderedImage img')].map(i => [i.src.slice(0, 18), i.naturalWidth])"
 
@@ -51,6 +53,8 @@ def test_figures_have_their_words_and_are_dark_in_the_dark_theme(page, lab):
     page.js("jupyterapp.commands.execute('notebook:run-all-cells')")
     page.wait("document.querySelectorAll('.jp-RenderedImage img.course-figure').length === 2", 90)
     assert page.js(IMAGES) == [["A line from 0 to 1.", "none"], ["Empty axes.", "none"]]
+    # JupyterLab looks two seconds for the widget before it shows an error
+    page.wait("document.querySelector('#still')?.closest('.jupyter-widgets').textContent.includes('run this')", 20)
     page.js("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
     page.wait("document.body.dataset.jpThemeLight === 'false'", 30)
     assert all("invert(0.9)" in how for _, how in page.js(IMAGES))

@@ -3,7 +3,8 @@
 // without either, and as a white sheet in the dark theme. Here it gets its `alt`; the SVG takes its place, as an
 // image, in which no script runs, so that it needs no trusted notebook; and in the dark theme lightness is turned
 // over and hues are kept: ink becomes light, white dark. The still of a picture that moves has colours for both
-// themes, and takes those of JupyterLab's instead of the desktop's.
+// themes, and takes those of JupyterLab's instead of the desktop's. In a notebook opened again the picture that moved
+// is gone with its kernel: JupyterLab shows an error and hides the still, which is shown here.
 (() => {
   const STYLE = `
     body[data-jp-theme-light="false"] img.course-figure { filter: invert(0.9) hue-rotate(180deg); }
@@ -11,7 +12,27 @@
     body[data-jp-theme-light="true"] .jp-RenderedHTML figure img { color-scheme: light; }
     .jp-RenderedHTML pre span[style*="opacity:.5"] { opacity: .8 !important; }
   `;
+  const LOST = 'Error displaying widget: model not found';
+  const GONE = 'As it was first shown. The kernel that moved it is gone: run this cell again to move it.';
   let shared;
+
+  async function showStill(view, output, rendermime) {
+    const still = rendermime.createRenderer('text/html'), line = document.createElement('p');
+    view.node.textContent = '';
+    view.addWidget(still);
+    await still.renderModel(output);
+    line.textContent = GONE;
+    view.node.append(line);
+  }
+
+  function mend(cell, rendermime) {
+    cell.outputArea?.widgets.forEach((child, n) => {
+      const output = cell.model.outputs.get(n);
+      if (!output?.data['text/html']) return;
+      const lost = [...child.children()].filter(view => view.node.textContent === LOST);
+      lost.forEach(view => showStill(view, output, rendermime));
+    });
+  }
 
   function describe(cell) {
     const outputs = cell.model?.outputs;
@@ -33,6 +54,7 @@
     const all = () => {
       waiting = false;
       panel.content.widgets.forEach(describe);
+      panel.content.widgets.forEach(cell => mend(cell, panel.content.rendermime));
     };
     const soon = () => {
       if (!waiting) requestAnimationFrame(all);
