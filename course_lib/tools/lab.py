@@ -43,9 +43,9 @@ def trust(notebooks: list[Path]):
 
 def command(argv: list[str], first: str = FIRST) -> list[str]:
     page = f"/lab/tree/{WORK.name}/{first}" if (WORK / first).exists() else f"/lab/tree/{WORK.name}"
-    # no question about news over the first page, no list of language servers that are not there
+    # no list of language servers that are not there
     made = ["-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url={page}",
-            "--LabApp.news_url=None", "--LanguageServerManager.autodetect=False"]
+            "--LanguageServerManager.autodetect=False"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         made.append("--allow-root")
     if not has_browser():

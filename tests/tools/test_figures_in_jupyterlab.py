@@ -15,7 +15,7 @@ fig, ax = figures.new(3, 2)
 ax.plot([0, 1])
 figures.show(fig, alt="A line from 0 to 1.", caption="A line.")
 figures.show(figures.new(3, 2)[0], alt="Empty axes.", caption="Nothing.")
-view = {"application/vnd.jupyter.widget-view+json": {"version_major": 2, "model_id": "of a kernel that is gone"}}
+view = {"application/vnd.jupyter.widget-view+json": {"version_major": 2, "model_id": "of a dead kernel"}}
 display(view | {"text/html": "<p id='still'>Still</p>", "text/plain": ""}, raw=True)"""
 IMAGES = "[...document.querySelectorAll('.jp-RenderedImage img')].map(i => [i.alt, getComputedStyle(i).filter])"
 KINDS = "[...document.querySelectorAll('.jp-RenderedImage img')].map(i => [i.src.slice(0, 18), i.naturalWidth])"
@@ -54,7 +54,8 @@ def test_figures_have_their_words_and_are_dark_in_the_dark_theme(page, lab):
     page.wait("document.querySelectorAll('.jp-RenderedImage img.course-figure').length === 2", 90)
     assert page.js(IMAGES) == [["A line from 0 to 1.", "none"], ["Empty axes.", "none"]]
     # JupyterLab looks two seconds for the widget before it shows an error
-    page.wait("document.querySelector('#still')?.closest('.jupyter-widgets').textContent.includes('run this')", 20)
+    page.wait("document.querySelector('#still')?.closest('.jupyter-widgets').textContent.includes('gone')", 20)
+    assert page.js("document.querySelector('.Toastify__toast') === null"), "no question about news"
     page.js("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
     page.wait("document.body.dataset.jpThemeLight === 'false'", 30)
     assert all("invert(0.9)" in how for _, how in page.js(IMAGES))

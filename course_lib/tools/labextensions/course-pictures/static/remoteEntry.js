@@ -4,7 +4,8 @@
 // image, in which no script runs, so that it needs no trusted notebook; and in the dark theme lightness is turned
 // over and hues are kept: ink becomes light, white dark. The still of a picture that moves has colours for both
 // themes, and takes those of JupyterLab's instead of the desktop's. In a notebook opened again the picture that moved
-// is gone with its kernel: JupyterLab shows an error and hides the still, which is shown here.
+// is gone with its kernel: JupyterLab shows an error and hides the still, which is shown here. (Its own way, the state
+// of widgets in the file, lasts until the next automatic save.) package.json turns the question about news off.
 (() => {
   const STYLE = `
     body[data-jp-theme-light="false"] img.course-figure { filter: invert(0.9) hue-rotate(180deg); }
