@@ -31,6 +31,8 @@ def train_command(argv):
         distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     try:
         _train(args, argv)
+        if several:
+            distributed.barrier()       # who ends while another still talks to it may be aborted by gloo
     except ValueError as error:
         print(f"train: {error}", file=sys.stderr)
         return 2
