@@ -12,10 +12,10 @@ class Waves(Explorable):
     caption = ("A block of one warp per key head and part of the keys. A frame is one wave: as many blocks "
                "as the card holds at once. The empty part of a frame is idle.")
     controls = (Slider("heads", (1, 8, 16, 32, 64, 128, 256), 8, "sequences x key heads"),
-                Slider("keys", tuple(2**n for n in range(9, 18)), 16384, "keys per sequence"),
-                Slider("splits", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), 1, "parts", play=True),
+                Slider("keys", tuple(2**n for n in range(9, 18)), 8192, "keys per sequence"),
+                Slider("splits", (1, 2, 4, 8, 16, 32, 33, 34, 64, 128, 256, 512, 1024), 1, "parts", play=True),
                 Slider("multiprocessors", (16, 40, 58, 108, 132), 132))
-    page = {"heads": (8, 64), "keys": (16384,), "splits": (1, 4, 16, 64, 256, 1024),
+    page = {"heads": (8, 64), "keys": (8192,), "splits": (1, 4, 16, 33, 34, 64, 256, 1024),
             "multiprocessors": (132,)}
 
     def draw(self, heads, keys, splits, multiprocessors):

@@ -387,7 +387,7 @@ def ex():
 
 BAD = {
     "def softmax(x):\n    return x": "The result at [0, 0]",
-    "def softmax(x):\n    return None": "Is there a `return`?",
+    "def softmax(x):\n    return None": "Does every path reach a `return`?",
     "def softmax(x):\n    return 'no'": "the string 'no', not a tensor",
     "def softmax(x):\n    return x.numpy()": "NumPy",
     "def softmax(x):\n    return torch.softmax(x, 1).long()": "has dtype int64, expected float32",

@@ -34,7 +34,7 @@ exercise(
         "b": "a window of 1,024 tokens in 24 of the 32 layers", "c": "QK norm and a gate in every layer",
         "d": "no positions in 24 of the 32 layers", "e": "values as wide as half a key in every layer"},
     misconceptions=[
-        Misconception("takes half of everything for more than three quarters of nearly everything", value="a",
+        Misconception("thinks that half of the heads save more than windows in three quarters of the layers", value="a",
                       ask="What share of the cache is left when 24 of 32 layers keep 1,024 tokens of 131,072?"),
         Misconception("takes a change of the scores for a change of the cache", value="c",
                       ask="Which numbers of a token are kept after a gate has been applied? The same as before, or fewer?"),
@@ -57,8 +57,6 @@ exercise(
                       ask="What does the indexer compare its queries with?"),
         Misconception("gives the bytes of an entry", value=1280, ask="How many tokens share one entry?"),
         Misconception("gives numbers and not bytes", value=160, ask="How many bytes does a number take?"),
-        Misconception("multiplies by the tokens of an entry", value=5120,
-                      ask="Does one entry per 4 tokens make the cache larger or smaller than one per token?"),
         Misconception("keeps an indexer's entry for every token", value=512,
                       ask="For how many tokens is an indexer's entry made?")],
     hints=["512 + 128 numbers are written once in 4 tokens.", "Then 2 bytes for each number."])
@@ -78,9 +76,9 @@ def choose_cases(rng):
                 return Case(q, k, weights, seen, top_k, label=label)
     causal = torch.ones(3, 3, dtype=torch.bool).tril()
     yield case(1, 2, 3, 4, causal, 2, "3 tokens, the best 2")
-    for b, h, n, d, k in ((2, 4, 9, 8, 3), (1, 3, 17, 5, 4), (2, 1, 6, 8, 6)):
+    for b, h, n, d, k in ((1, 2, 8, 2, 2), (2, 4, 9, 8, 3), (1, 3, 17, 5, 4), (2, 1, 6, 8, 6)):
         seen = torch.ones(n, n, dtype=torch.bool).tril()
-        yield case(b, h, n, d, seen, k, f"{b} texts of {n}, {h} heads, the best {k}")
+        yield case(b, h, n, d, seen, k, f"{b} x {n} tokens, {h} heads, the best {k}")
     yield case(1, 4, 1, 8, torch.ones(1, 12, dtype=torch.bool), 5, "one query, 12 keys")
     yield case(1, 2, 3, 4, causal, 5, "3 tokens, the best 5")
     q, k, weights = randn(rng, 1, 2, 6, 4).abs(), 0.1 + randn(rng, 1, 6, 4).abs(), -3e4 * (1 + randn(rng, 1, 6, 2).abs())
@@ -112,7 +110,7 @@ def choose(q, k, weights, seen, top_k):
 '''
 
 exercise(
-    id="11.4", title="An indexer", kind="write", points=3, minutes=10, difficulty=3, card=r"""
+    id="11.4", title="An indexer", kind="write", points=3, minutes=14, difficulty=3, card=r"""
     Write the indexer of DeepSeek-V3.2. Query token $t$ gives key token $s$ the score
     $\sum_h w_{t,h}\,\mathrm{relu}(q_{t,h} \cdot k_s)$: one small key per token serves all $h$ heads. The layer then looks
     only at the `top_k` tokens with the largest scores.
@@ -321,7 +319,7 @@ def sink_cases(rng):
 
 
 kernel_exercise(
-    id="11.6", title="A sink, in the online softmax", points=3, minutes=12, difficulty=3,
+    id="11.6", title="A sink, in the online softmax", points=3, minutes=14, difficulty=3,
     name="decode_with_sink", card=r"""
     One decode step of gpt-oss: one query per head, `m` keys and values, and a learned sink that takes weight and gives no
     value. The loop over keys is written; fill in the **online** softmax of chapter 6, so that the sink costs nothing more.
@@ -409,8 +407,10 @@ exercise(
                       ask="After the write, the state should say exactly v about this key if beta is 1. Does it, with your order?"),
         Misconception("adds and does not correct", change=("(v[:, :, t] - known)", "v[:, :, t]"),
                       ask="If the same key arrives twice, with beta 1: what should the state say about it?"),
-        Misconception("decays what is written, not what was known",
-                      change=("k[:, :, t], new)", "k[:, :, t] * decay[:, :, t], new)"),
+        Misconception("corrects by all that was known, whatever beta is",
+                      change=("(v[:, :, t] - known)", "v[:, :, t] - known"),
+                      ask="With beta 0 nothing is written. What does your state lose then?"),
+        Misconception("decays last, what was just written, too", change=[(DECAY, ""), ("        out.", DECAY + "        out.")],
                       ask="Which decays: the past, or the token that is being written?")],
     hints=["The state is (b, h, key_dim, value_dim). Which of its axes does `decay` belong to?",
            "`None` in an index adds an axis of size 1 where it is written."])
@@ -469,6 +469,8 @@ exercise(
                       ask="To find the best 1,024 tokens, how many index keys does an indexer look at?"),
         Misconception("reads index keys and no latents", value=288,
                       ask="An indexer only chooses. What does the layer read of the tokens that were chosen?"),
+        Misconception("reads a latent twice", value=372, ask="A latent is both key and value. How often must it come from memory?"),
+        Misconception("gives MB and not MiB", value=346, ask="How many bytes is a MiB?"),
         Misconception("forgets the rotated part of a latent", value=324,
                       ask="Where does a latent layer keep positions, and how many numbers is that per token?"),
         Misconception("lets every layer read every latent", value=5664,
@@ -480,7 +482,7 @@ exercise(
         Misconception("unfolds keys and values of every head before it reads", value=3168,
                       ask="What is in the cache: latents, or what the heads unfold from them?")],
     hints=["Two things are read: 1,024 latents in each of 48 layers, and all index keys in 12.",
-           "A latent with its rotated part is 384 + 64 numbers.",
+           "A latent with its rotated part is 384 + 64 numbers, read once for key and value.",
            "48 x 1,024 x 448 x 2 bytes are 42 MiB; 12 x 131,072 x 96 x 2 bytes are the rest."])
 
 LAYER = """
@@ -511,7 +513,7 @@ exercise(
         Misconception("takes two narrow heads for a latent from which heads are unfolded", value="a",
                       ask="Is there a matrix that makes keys and values of 16 heads out of `u`? Where does a cap bend the scores?"),
         Misconception("takes the division by 8 for a norm", value="b",
-                      ask="Head dim is 64. What is its root? And what does `p.d` do?"),
+                      ask="Which head is so wide that 8 is its root? And what does `p.d` do?"),
         Misconception("takes what is hidden for a window", value="d",
                       ask="Which keys are hidden besides the future? And how many tensors does `past` hold?"),
         Misconception("finds ideas by the names of the letters", value="e",
@@ -568,6 +570,8 @@ exercise(
                       ask="Which name has the weights of the layer that was asked for?"),
         Misconception("takes the last head's rows for head 0", change=("q[:, :k.shape[-1]]", "q[:, -k.shape[-1]:]"),
                       ask="Which rows of the weight make head 0?"),
+        Misconception("asks for equal scores, and finds none", change=("- scores).abs().max()", "!= scores).any()"),
+                      ask="`scores` was rounded to bfloat16. Does the right layout give exactly these numbers?"),
         Misconception("looks at each token's score with itself alone",
                       change=("- scores).abs()", "- scores).diagonal().abs()"),
                       ask="Query and key at one position are turned by one angle. What does that change in their product?"),
@@ -630,6 +634,8 @@ def template_cases(rng):
         return [{"role": role, "content": content} for role, content in turns]
     yield Case(said(("user", "Hi")), True, label="one question")
     yield Case(said(("user", " Hi\n"), ("assistant", "Hello. ")), False, label="an answer, nothing asked for")
+    yield Case(said(("system", " Be brief. "), ("assistant", "Ask."), ("user", "Why?")), True, label="blanks; an assistant first")
+    yield Case(said(("system", "Be brief.")), True, label="a system message alone")
     yield Case(said(("system", "Be brief."), ("user", "Why?"), ("assistant", "Because."), ("user", "And?")), True,
                label="a system message, two questions")
     turns = [("user" if n % 2 == 0 else "assistant", f"number {whole(rng, 1, 99)} ") for n in range(whole(rng, 3, 7))]
@@ -665,6 +671,8 @@ exercise(
         Misconception("begins the answer where none is asked for",
                       change=('"<turn model>" * add_generation_prompt', '"<turn model>"'),
                       ask="When is the last line of the template empty?"),
+        Misconception("trims the system message, too", change=('messages[0]["content"] +', 'messages[0]["content"].strip() +'),
+                      ask="Which text does the template trim, and which does it join to the newline as it is?"),
         Misconception("keeps the blanks around a message", change=(".strip()", ""), ask="What does `trim` do?"),
         Misconception("calls the answering side assistant", change=(".replace('assistant', 'model')", ""),
                       ask="Which word does the template write for that role?")],

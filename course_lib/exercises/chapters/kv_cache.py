@@ -175,7 +175,7 @@ def _in_pieces(f, q, k, v, cuts):
     for q_new, k_new, v_new in zip(q.split(cuts), k.split(cuts), v.split(cuts)):
         got, past_k, past_v = f(q_new, k_new, v_new, past_k, past_v)
         outs.append(got)
-    return torch.cat(outs)
+    return {"output": torch.cat(outs), "keys": past_k, "values": past_v}
 
 
 STEP = '''
@@ -206,7 +206,7 @@ exercise(
     - `rotate(x, positions)` is the rotation of chapter 2
     - the new tokens come directly after the cached ones
     - the **last** query sees the **last** key, and each query before it one key less
-    - the text may come in pieces of any length
+    - the text may come in pieces of any length; its tokens count from 0, and a key is kept as its own number turns it
     """, given={"torch": torch, "math": math, "rotate": rotate},
     stub=STEP.replace(*_LATE).replace(*_CORNER), solution=STEP, cases=step_cases, call=_in_pieces, compare=close(atol=1e-4),
     misconceptions=[
@@ -217,6 +217,9 @@ exercise(
         Misconception("begins one place too early", change=[(_RIGHT_POSITIONS, _WRONG_POSITIONS.replace(
             "torch.arange(total, total + n)", "torch.arange(total - n - 1, total - 1)"))],
                       ask="The last cached token has number m - 1. May the first new one have the same?"),
+        Misconception("shifts all positions by one: the output is the same, the cache is not", change=(
+            "torch.arange(total - n, total)", "torch.arange(total - n - 1, total - 1)"),
+                      ask="The first token of a text is number 0. Which number do you turn its key by?"),
         Misconception("is right for one new token, but not for several", change=[(_RIGHT_POSITIONS, _WRONG_POSITIONS.replace(
             "torch.arange(total, total + n)", "torch.arange(total - 1, total - 1 + n)"))],
                       ask="Three tokens follow ten cached ones. `total` is 13: what number does the first of the three have?"),
@@ -249,6 +252,7 @@ exercise(
         Misconception("takes a GiB for a GB", value=64, ask="A sequence takes $2^{30}$ bytes. Is that $10^9$?"),
         Misconception("takes a KiB for 1,000 bytes", value=61, ask="How many bytes are 128 KiB?"),
         Misconception("forgets the weights", value=74, ask="What else is in the GPU's memory?"),
+        Misconception("does not round down", value=59.6, ask="May a part of a sequence be missing?"),
         Misconception("rounds up", value=60, ask="Does the sixtieth sequence fit whole?")],
     hints=["A token: 2 x 32 layers x 8 heads x 128 numbers, 2 bytes each. That is 128 KiB.",
            "Divide what is left beside the weights by 8,192 times that, and round down."])
@@ -276,7 +280,7 @@ exercise(
 
 
 exercise(
-    id="7.6", title="Bytes in flight", kind="predict", points=1, minutes=4, difficulty=2, name="parts",
+    id="7.6", title="Bytes in flight", kind="predict", points=1, minutes=6, difficulty=2, name="parts",
     card="""
     One sequence of Llama 3 8B decodes one token on a GPU that reads 4.8 TB/s; a load takes about 700 ns to return. A
     thread block of the kernel serves one part of the keys of one of the 8 **key** heads. It has 4 warps, and each warp keeps 8
@@ -350,7 +354,7 @@ def part_expect(q, k, v, keys, scale):
 
 
 kernel_exercise(
-    id="7.7", title="One warp, one part of the keys", points=4, minutes=15, difficulty=4, name="attend_part",
+    id="7.7", title="One warp, one part of the keys", points=4, minutes=20, difficulty=4, name="attend_part",
     card="""
     Finish the loop of a decoding kernel. A warp serves one query and one part of the keys; lane `i` holds entry `i` of the
     query, and of each key and value.
@@ -383,7 +387,8 @@ kernel_exercise(
         Misconception("overwrites the old maximum before it is used", change=(
             "float m_new = fmaxf(m, score);", "float m_new = m = fmaxf(m, score);"),
                       ask="When `shrink` is computed, which maximum is in `m`: the old one or the new one?"),
-        Misconception("takes no maximum", change=("fmaxf(m, score)", "0.0f"), ask="What is `expf(100)`?"),
+        Misconception("does not subtract the maximum", change=("shrink = expf(m - m_new), p = expf(score - m_new)",
+                                                               "shrink = 1.0f, p = expf(score)"), ask="What is `expf(100)`?"),
         Misconception("scales twice", change=("query * k[j", "scale * query * k[j"),
                       ask="By what was `query` multiplied when it was read?"),
         Misconception("lets every lane read every entry of a key", change=(
@@ -430,7 +435,7 @@ def score_cases(rng):
 
 
 kernel_exercise(
-    id="7.8", title="A shuffle that not everyone reaches", kind="repair", points=3, minutes=7, difficulty=3, name="key_scores",
+    id="7.8", title="A shuffle that not everyone reaches", kind="repair", points=3, minutes=8, difficulty=3, name="key_scores",
     card="""
     This kernel is right for a width of 32 and wrong for every other. Read what the sanitizer says, and repair it.
 
@@ -445,8 +450,6 @@ kernel_exercise(
         Misconception("lets lanes beyond the width read", change=("lane < d ? q[lane] * k[j * d + lane] : 0.0f",
                                                                   "q[lane] * k[j * d + lane]"),
                       ask="With d = 20: which entry does lane 25 read, and whose is it?"),
-        Misconception("adds something for the lanes beyond the width", change=(": 0.0f", ": 1.0f"),
-                      ask="Which number changes no sum?"),
         Misconception("lets the lanes beyond the width add the last entry again",
                       change=("lane < d ? q[lane] * k[j * d + lane] : 0.0f", "q[min(lane, d - 1)] * k[j * d + min(lane, d - 1)]"),
                       ask="Which number changes no sum?"),
@@ -546,8 +549,7 @@ exercise(
             step = x.abs().amax(dim, keepdim=True) / (2**(bits - 1) - 1)
             return (x / step).round(), step, torch.zeros_like(step)
             ''', ask="All entries of a channel are above 0. How many of your codes does it use?"),
-        Misconception("shares one step among all entries", change=[("x.amin(dim, keepdim=True)", "x.amin().expand(x.amin(dim, keepdim=True).shape)"),
-                                                                     ("x.amax(dim, keepdim=True)", "x.amax().expand(x.amax(dim, keepdim=True).shape)")],
+        Misconception("shares one step among all entries", change=[("x.amin(dim, keepdim=True)", "x.min()"), ("x.amax(dim, keepdim=True)", "x.max()")],
                       ask="One channel is 30 times as loud as the others. How many codes are left for those?"),
         Misconception("shares along the other dimension", change=[("x.amin(dim, keepdim=True)", "x.amin(1 - dim, keepdim=True)"),
                                                                     ("x.amax(dim, keepdim=True)", "x.amax(1 - dim, keepdim=True)")],
@@ -653,6 +655,8 @@ exercise(
     """, answer=(1 - 0.8**5) / (1 - 0.8), tolerance=0.011, misconceptions=[
         Misconception("counts a token as kept even after a refusal", value=1 + 4 * 0.8,
                       ask="The second token was refused. Can the third still be used?"),
+        Misconception("counts a token as kept even after a refusal, and forgets that of the pass", value=3.2,
+                      ask="How likely is the third to be used, if the two before it have to be kept as well?"),
         Misconception("forgets the token that the pass adds itself", value=0.8 + 0.8**2 + 0.8**3 + 0.8**4,
                       ask="If all four are refused, does the pass yield nothing?"),
         Misconception("counts only the passes in which all four are kept", value=1 + 4 * 0.8**4,
@@ -727,7 +731,7 @@ exercise(
                       ask="Four tokens, one ahead: which states have a token and a target?"),
         Misconception("puts a state beside its own token", change=("tokens[ahead:ahead + m]", "tokens[:m]"),
                       ask="The state has read token i. What does the head learn from being told that token again?"),
-        Misconception("goes one state too far back", change=("return states[:m]", "return torch.cat([states[:1], states[:m - 1]])"),
-                      ask="Which token is the last that the state beside token i + 1 has read?")],
+        Misconception("gives the next token, whatever `ahead` is", change=("tokens[ahead:ahead + m]", "tokens[1:1 + m]"),
+                      ask="With `ahead` = 3, which tokens lie between the state and the target? Which of them is known last?")],
     hints=["Write out four tokens: which states have a token after them and one more?",
            "There are `len(tokens) - ahead - 1` examples: the last ones have no target."])

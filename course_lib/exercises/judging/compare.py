@@ -161,7 +161,7 @@ def same_form(got: Any, want: Any) -> bool:
 
 def _advice(got, where: str = "") -> str:
     if got is None:
-        return "" if "item" in where else ". Is there a `return`?"      # what holds the item was returned
+        return "" if "item" in where else ". Does every path reach a `return`?"      # what holds the item was returned
     if isinstance(got, Foreign) and got.type.startswith("numpy"):
         return ". A NumPy array does not know about gradients or devices: stay in torch"
     if isinstance(got, Foreign) and got.type in ("generator", "coroutine"):
