@@ -410,7 +410,7 @@ exercise(
         Misconception("corrects by all that was known, whatever beta is",
                       change=("(v[:, :, t] - known)", "v[:, :, t] - known"),
                       ask="With beta 0 nothing is written. What does your state lose then?"),
-        Misconception("decays last, what was just written, too", change=[(DECAY, ""), ("        out.", DECAY + "        out.")],
+        Misconception("decays what was just written, too", change=[(DECAY, ""), ("        out.", DECAY + "        out.")],
                       ask="Which decays: the past, or the token that is being written?")],
     hints=["The state is (b, h, key_dim, value_dim). Which of its axes does `decay` belong to?",
            "`None` in an index adds an axis of size 1 where it is written."])
@@ -469,7 +469,7 @@ exercise(
                       ask="To find the best 1,024 tokens, how many index keys does an indexer look at?"),
         Misconception("reads index keys and no latents", value=288,
                       ask="An indexer only chooses. What does the layer read of the tokens that were chosen?"),
-        Misconception("reads a latent twice", value=372, ask="A latent is both key and value. How often must it come from memory?"),
+        Misconception("reads a latent twice", value=372, ask="A latent is both key and value. How often is it read?"),
         Misconception("gives MB and not MiB", value=346, ask="How many bytes is a MiB?"),
         Misconception("forgets the rotated part of a latent", value=324,
                       ask="Where does a latent layer keep positions, and how many numbers is that per token?"),
@@ -634,7 +634,7 @@ def template_cases(rng):
         return [{"role": role, "content": content} for role, content in turns]
     yield Case(said(("user", "Hi")), True, label="one question")
     yield Case(said(("user", " Hi\n"), ("assistant", "Hello. ")), False, label="an answer, nothing asked for")
-    yield Case(said(("system", " Be brief. "), ("assistant", "Ask."), ("user", "Why?")), True, label="blanks; an assistant first")
+    yield Case(said(("system", " Be brief. "), ("assistant", "Ask."), ("user", "Why?")), True, label="an assistant first")
     yield Case(said(("system", "Be brief.")), True, label="a system message alone")
     yield Case(said(("system", "Be brief."), ("user", "Why?"), ("assistant", "Because."), ("user", "And?")), True,
                label="a system message, two questions")

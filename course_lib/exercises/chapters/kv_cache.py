@@ -549,7 +549,7 @@ exercise(
             step = x.abs().amax(dim, keepdim=True) / (2**(bits - 1) - 1)
             return (x / step).round(), step, torch.zeros_like(step)
             ''', ask="All entries of a channel are above 0. How many of your codes does it use?"),
-        Misconception("shares one step among all entries", change=[("x.amin(dim, keepdim=True)", "x.min()"), ("x.amax(dim, keepdim=True)", "x.max()")],
+        Misconception("shares one step among all entries", change=("amin(dim, keepdim=True), x.amax(dim, keepdim=True)", "min(), x.max()"),
                       ask="One channel is 30 times as loud as the others. How many codes are left for those?"),
         Misconception("shares along the other dimension", change=[("x.amin(dim, keepdim=True)", "x.amin(1 - dim, keepdim=True)"),
                                                                     ("x.amax(dim, keepdim=True)", "x.amax(1 - dim, keepdim=True)")],
@@ -732,6 +732,6 @@ exercise(
         Misconception("puts a state beside its own token", change=("tokens[ahead:ahead + m]", "tokens[:m]"),
                       ask="The state has read token i. What does the head learn from being told that token again?"),
         Misconception("gives the next token, whatever `ahead` is", change=("tokens[ahead:ahead + m]", "tokens[1:1 + m]"),
-                      ask="With `ahead` = 3, which tokens lie between the state and the target? Which of them is known last?")],
+                      ask="With `ahead` = 3, which tokens lie between state and target? Which is the last of them?")],
     hints=["Write out four tokens: which states have a token after them and one more?",
            "There are `len(tokens) - ahead - 1` examples: the last ones have no target."])
