@@ -126,4 +126,4 @@ def test_of_python_the_first_value_that_the_reference_never_has_is_named(softmax
     assert "No value of it has this shape." in said.message and "exp: [[" in str(said)
     assert "film(" in checked(softmax, wrong, monkeypatch)
     shorter = "def softmax(x):\n    return (x - x.amax(-1, keepdim=True)).exp()\n"
-    assert value_film(softmax, shorter).message.startswith("Every value of yours")
+    assert value_film(softmax, shorter).message.startswith("Every tensor of yours")

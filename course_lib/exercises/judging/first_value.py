@@ -53,8 +53,10 @@ def first_value(exercise: Exercise, source: str, asked: Request, case: Case) -> 
         if not any(_same(value, other) for other in held):
             return Beside(*_told(source, (name, line, value), known[-1] if known else None, held))
         known.append((name, line, value))
-    return Beside("Every value of yours is one that the reference has too: something is left out, or comes "
-                  "in another order or shape.", _rows(source, known[-1:]))
+    if not mine:
+        return Beside("Only tensors are looked at, and your lines make none here: see the case of the check.", [])
+    return Beside("Every tensor of yours is one that the reference has too: something is left out, or comes "
+                  "in another order or shape, or is no tensor.", _rows(source, known[-1:]))
 
 
 def _values(asked, text: str, case) -> list:
