@@ -96,13 +96,13 @@ def write_checked(terminalreporter):
     if not torch.cuda.is_available():
         return
     from course_lib.gpu.check import folder_of
+    from course_lib.gpu.results import write
     made = {"card": torch.cuda.get_device_name(), "date": str(date.today()), "torch": torch.__version__}
     for word, kind in (("right", "passed"), ("wrong", "failed")):
         names = [report.nodeid for report in terminalreporter.stats.get(kind, ()) if "on_the_card[" in report.nodeid]
         made[word] = sorted(name.partition("[")[2][:-1] for name in names)
     if made["right"]:
-        folder_of(made["card"]).mkdir(parents=True, exist_ok=True)
-        (folder_of(made["card"]) / "checked.json").write_text(json.dumps(made, indent=1) + "\n")
+        write(folder_of(made["card"]), "checked.json", json.dumps(made, indent=1) + "\n")
 
 
 # Seconds of a room's tests in `.ci/run` on two cores with a cold cache, and a tenth more: quick, slow.

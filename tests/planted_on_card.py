@@ -69,14 +69,14 @@ def in_a_process(number: int) -> dict:
 
 
 def main() -> None:
-    from course_lib.files import write_whole
     from course_lib.gpu.check import folder_of
+    from course_lib.gpu.results import write
     card = torch.cuda.get_device_name()
     with ThreadPoolExecutor(min(10, os.cpu_count())) as pool:
         rows = list(pool.map(in_a_process, range(len(changes()))))
     made = {"card": card, "date": str(datetime.date.today()), "torch": torch.__version__,
             "shape": "2 x 16 heads, 1,000 queries, 1,500 keys, causal, width 64 (rungs 1 to 4) or 128", "rows": rows}
-    write_whole(folder_of(card) / "planted.json", json.dumps(made, indent=1) + "\n")
+    write(folder_of(card), "planted.json", json.dumps(made, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import torch
 
-from course_lib.files import write_whole
 from course_lib.gpu.benchmarks import Benchmark, benchmarks
 from course_lib.gpu.cases import CASES
 from course_lib.gpu.check import build_all, folder_of
 from course_lib.gpu.clock import Clock, HostTime, ceilings, memory_ceiling
+from course_lib.gpu.results import write
 
 FASTER_THAN_POSSIBLE = 1.05     # a measured ceiling may be a little below the true one
 
@@ -96,8 +96,7 @@ def run(clock, card: str, folder: Path, device="cuda", chosen=None, say=print, l
         made["refused" if "refused" in row else "rows"].append(row)
         made["complete"] = benchmark is chosen[-1]
         made["clocks_after"] = clock.state() if made["complete"] else None
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "bench.json", json.dumps(made, indent=1) + "\n")
+        write(folder, "bench.json", json.dumps(made, indent=1) + "\n")
         say(line_of(row))
     return made
 

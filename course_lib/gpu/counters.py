@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from course_lib import cuda
-from course_lib.files import write_whole
 from course_lib.gpu.cases import CASES
+from course_lib.gpu.results import write
 
 # Counts of the engine and their metrics in ncu. Global loads hold cp.async (LDGSTS) too.
 METRICS = {
@@ -131,8 +131,7 @@ def compare(ncu: str, card: str, date: str, folder: Path, limit: float = 900) ->
         made = {"card": card, "date": date} | agreement(counted(), parsed(output))
     except ValueError as problem:
         raise ValueError(f"{problem} (its end: {' '.join(output.split()[-40:])})") from None
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "counters.json", as_text(made))
+    write(folder, "counters.json", as_text(made))
     return "\n".join(f"{what}: equal in {m['equal']} of {m['launches']} launches"
                      + (f"; not in {', '.join(m['differ'])}" if m["differ"] else "")
                      for what, m in made["metrics"].items())

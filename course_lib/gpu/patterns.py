@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from course_lib import cuda
-from course_lib.files import write_whole
 from course_lib.gpu import counters
 from course_lib.gpu.check import folder_of
+from course_lib.gpu.results import write
 
 WARP = range(32)
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
@@ -117,8 +117,7 @@ def main(argv: list[str]) -> None:
     names = sorted({name for read in READ.values() for name in read[1:]})
     command = counters.command("ncu", READ, names, "course_lib.gpu.patterns", "--launch")
     made = written(card, datetime.date.today().isoformat(), counters.table(counters.seen(command, 300)))
-    folder_of(card).mkdir(parents=True, exist_ok=True)
-    write_whole(folder_of(card) / "patterns.json", made)
+    write(folder_of(card), "patterns.json", made)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@ import json
 import textwrap
 from collections import Counter
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from course_lib import cuda
 from course_lib.datasets import DATA
+from course_lib.files import write_whole
 from laptop_cuda.text import signature
 from laptop_cuda.text.outline import outline
 
@@ -16,6 +18,12 @@ CHAPTERS = ("attention", "rope", "gqa", "linear_attention", "sparse_attention", 
             "paged_attention", "w2_attention", "asynchrony")
 # The last rung of these ladders is a kernel in another chapter's file.
 BORROWED = {"paged_attention": ("paged_tensor_core", "merge_splits"), "w2_attention": ("flash_tensor_core",)}
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    """A file of a card's folder, which its first result makes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / name, text)
 
 
 @cache
@@ -43,21 +51,21 @@ def gpu_table(word):
         if row["kernel"] not in kernels:
             raise ValueError(f"kernel must be one of the chapter's, {', '.join(kernels)}; got "
                              f"{row['kernel']!r}")
-    if not rows and not right_on(kernels):
+    right_on_card = right_on(kernels)
+    if not rows and not right_on_card:
         print("Not measured on a card yet: all kernels of this chapter.")
         return
     width = max((len(row["case"]) for row in rows), default=0)
-    for card in sorted({f"{row['card']}, {row['date']}" for row in rows}):
+    for card, here in groupby(rows, key=lambda row: f"{row['card']}, {row['date']}"):
         print(f"{card:<{23 + width}} {'ms':>7} {'ceiling':>7}  beside libraries")
-        for row in sorted(rows, key=lambda row: kernels.index(row["kernel"])):
-            if card == f"{row['card']}, {row['date']}":
-                print(f"{row['kernel']:<22} {row['case']:<{width}} {row['ms']:7.3f} "
-                      f"{percent(row['share_of_ceiling']):>7}  {beside(row)}")
+        for row in sorted(here, key=lambda row: kernels.index(row["kernel"])):
+            print(f"{row['kernel']:<22} {row['case']:<{width}} {row['ms']:7.3f} "
+                  f"{percent(row['share_of_ceiling']):>7}  {beside(row)}")
     timed = {row["kernel"] for row in everything}
-    for card, right in right_on(kernels).items():
+    for card, right in right_on_card.items():
         if others := [kernel for kernel in kernels if kernel in right and kernel not in timed]:
             print(textwrap.fill(f"Right on {card}, not timed: {', '.join(others)}.", 110))
-    seen = timed.union(*right_on(kernels).values())
+    seen = timed.union(*right_on_card.values())
     if missing := [kernel for kernel in kernels if kernel not in seen]:
         print(textwrap.fill(f"Not measured on a card yet: {', '.join(missing)}.", 110))
 

@@ -7,7 +7,7 @@
 //   window_tensor_core        those that touch the window or the sinks          a comparison, if an edge cuts the tile
 //   block_sparse_tensor_core  the row's list of blocks of 128 x 128 keys        a stored mask, if the block is partial
 //
-// Hidden values must be finite: within a visited tile a hidden value is multiplied by 0. A query that sees no key
+// Hidden values must be finite: those in a visited tile are multiplied by 0. A query that sees no key
 // gets 0. On an H200 a visited tile runs at 92 % of the rate of flash_tensor_core (data/gpu/README.md).
 #include "../common/tiles.cuh"
 #include "../common/tensor_tiles.cuh"

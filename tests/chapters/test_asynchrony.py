@@ -16,6 +16,7 @@ from course_lib.flash_attention import forward_kernel
 from course_lib.gpu.case import BF16, attention, relative
 from course_lib.gpu.results import FOLDER
 from laptop_cuda import gpu
+from planted_on_card import changed
 from references import asked, excess, launches_of, wavefronts
 
 ORDERS = ("late", "early", "reverse", "seeded")
@@ -196,9 +197,8 @@ def test_the_compiler_waits_where_the_table_says_so(tmp_path):
 
     def compiled(rung, old="", new=""):
         word, kernel, *_ = RUNGS[rung]
-        kernels = shutil.copytree(cuda.KERNELS, tmp_path / "kernels", dirs_exist_ok=True)
-        for file in (kernels / "common/warpgroup.cuh", kernels / f"{word}.cu"):
-            file.write_text(file.read_text().replace(old, new, 1))
+        shutil.rmtree(tmp_path / "kernels", ignore_errors=True)
+        file = changed(word, old, new, tmp_path)
         with file.open("a") as end:
             end.write(f"\nconst void* instance = (void*){kernel}<128>;\n")
         command = [gpu.nvcc(), "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-cubin", file, "-o"]

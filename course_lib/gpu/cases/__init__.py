@@ -18,10 +18,4 @@ def case_of(kernel: str, dtype=BF16, note: str = "") -> Case:
                 if kernel in case.kernels and case.dtype == dtype and note in case.note)
 
 
-def cases_of(kernels) -> list[Case]:
-    """The first case of each of these kernels, none twice."""
-    first = {kernel: next(case for case in CASES if kernel in case.kernels) for kernel in kernels}
-    return list({case.name: case for case in first.values()}.values())
-
-
-__all__ = ["BF16", "CASES", "Case", "F32", "case_of", "cases_of"]
+__all__ = ["BF16", "CASES", "Case", "F32", "case_of"]
