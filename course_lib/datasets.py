@@ -143,14 +143,13 @@ def repeats(batch, generator, vocab_size=32, shortest=6, longest=16):
 
 
 MONTHS = "January February March April May June July August September October November December".split()
-SPELLINGS = [
-    lambda y, m, d: f"{d} {MONTHS[m - 1]} {y}", lambda y, m, d: f"{MONTHS[m - 1]} {d}, {y}",
-    lambda y, m, d: f"{d} {MONTHS[m - 1][:3]} {y}", lambda y, m, d: f"{MONTHS[m - 1][:3]}. {d}, {y}",
-    lambda y, m, d: f"{d}.{m}.{y}", lambda y, m, d: f"{d:02}.{m:02}.{y}",
-    lambda y, m, d: f"{y}/{m:02}/{d:02}",
-    lambda y, m, d: f"the {_ordinal(d)} of {MONTHS[m - 1]}, {y}",
-    lambda y, m, d: f"{MONTHS[m - 1].upper()} {_ordinal(d)} {y}",
-    lambda y, m, d: f"{d:02}{MONTHS[m - 1][:3].upper()}{y}"]
+SPELLINGS = [lambda y, m, d: f"{d} {MONTHS[m - 1]} {y}", lambda y, m, d: f"{MONTHS[m - 1]} {d}, {y}",
+             lambda y, m, d: f"{d} {MONTHS[m - 1][:3]} {y}", lambda y, m, d: f"{MONTHS[m - 1][:3]}. {d}, {y}",
+             lambda y, m, d: f"{d}.{m}.{y}", lambda y, m, d: f"{d:02}.{m:02}.{y}",
+             lambda y, m, d: f"{y}/{m:02}/{d:02}",
+             lambda y, m, d: f"the {_ordinal(d)} of {MONTHS[m - 1]}, {y}",
+             lambda y, m, d: f"{MONTHS[m - 1].upper()} {_ordinal(d)} {y}",
+             lambda y, m, d: f"{d:02}{MONTHS[m - 1][:3].upper()}{y}"]
 FIRST_DAY, LAST_DAY = date(1900, 1, 1).toordinal(), date(2099, 12, 31).toordinal()
 
 
@@ -176,15 +175,13 @@ def dates(count: int, split: str = "train", seed: int = 0) -> list[tuple[str, st
 
 # symbol -> [(probability, symbols)]; a symbol without rules is a word. The grammar is unambiguous (the next
 # word tells which rule was applied), so the entropy of sentences equals that of derivations, computed below.
-GRAMMAR = {
-    "sentence": [(0.6, "one does ."), (0.4, "many do .")],
-    "one": [(0.7, "the noun"), (0.3, "the noun that does")],
-    "many": [(0.7, "the nouns"), (0.3, "the nouns that do")],
-    "does": [(0.5, "sleeps"), (0.25, "sees one"), (0.25, "sees many")],
-    "do": [(0.5, "sleep"), (0.25, "see one"), (0.25, "see many")],
-    "noun": [(0.5, "cat"), (0.3, "dog"), (0.2, "child")],
-    "nouns": [(0.5, "cats"), (0.3, "dogs"), (0.2, "children")],
-}
+GRAMMAR = {"sentence": [(0.6, "one does ."), (0.4, "many do .")],
+           "one": [(0.7, "the noun"), (0.3, "the noun that does")],
+           "many": [(0.7, "the nouns"), (0.3, "the nouns that do")],
+           "does": [(0.5, "sleeps"), (0.25, "sees one"), (0.25, "sees many")],
+           "do": [(0.5, "sleep"), (0.25, "see one"), (0.25, "see many")],
+           "noun": [(0.5, "cat"), (0.3, "dog"), (0.2, "child")],
+           "nouns": [(0.5, "cats"), (0.3, "dogs"), (0.2, "children")]}
 GRAMMAR = {symbol: [(p, right.split()) for p, right in rules] for symbol, rules in GRAMMAR.items()}
 WORDS = sorted({word for rules in GRAMMAR.values() for _, right in rules for word in right} - GRAMMAR.keys())
 

@@ -23,15 +23,10 @@ class Limits:
     shared_reserved: int = KIB   # what the system keeps of each block's
 
 
-LIMITS = {
-    "sm_75": Limits(32, 16, 64 * KIB, 64 * KIB, 256, 0),
-    "sm_80": Limits(64, 32, 164 * KIB, 163 * KIB),
-    "sm_86": Limits(48, 16, 100 * KIB, 99 * KIB),
-    "sm_89": Limits(48, 24, 100 * KIB, 99 * KIB),
-    "sm_90": Limits(64, 32, 228 * KIB, 227 * KIB),
-    "sm_100": Limits(64, 32, 228 * KIB, 227 * KIB),
-    "sm_120": Limits(48, 24, 100 * KIB, 99 * KIB),
-}
+LIMITS = {"sm_75": Limits(32, 16, 64 * KIB, 64 * KIB, 256, 0), "sm_80": Limits(64, 32, 164 * KIB, 163 * KIB),
+          "sm_86": Limits(48, 16, 100 * KIB, 99 * KIB), "sm_89": Limits(48, 24, 100 * KIB, 99 * KIB),
+          "sm_90": Limits(64, 32, 228 * KIB, 227 * KIB), "sm_100": Limits(64, 32, 228 * KIB, 227 * KIB),
+          "sm_120": Limits(48, 24, 100 * KIB, 99 * KIB)}
 
 
 @dataclass(frozen=True)

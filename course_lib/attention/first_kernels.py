@@ -50,11 +50,10 @@ def race(barrier):
     ax.tick_params(length=0)
     told = [f"{name}: " + ", then ".join(what + " (too early)" * wrong for _, _, what, wrong in steps)
             for name, steps in warps.items()]
-    waits, caption = (
-        ("Both wait at a barrier between the two steps.",
-         "With a barrier, every warp has written before any warp reads.") if barrier else
-        ("Nothing makes one wait for the other.",
-         "One possible order: warp 0 reads what warp 1 has not written yet."))
+    waits, caption = (("Both wait at a barrier between the two steps.",
+                       "With a barrier, every warp has written before any warp reads.") if barrier else
+                      ("Nothing makes one wait for the other.",
+                       "One possible order: warp 0 reads what warp 1 has not written yet."))
     figures.show(fig, alt=f"{'; '.join(told)}. {waits}", caption=caption)
 
 

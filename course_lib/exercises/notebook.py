@@ -23,11 +23,10 @@ def card(exercise: Exercise) -> str:
     """The markdown card: what to build, how hard, how long, hints to unfold."""
     dots = "●" * exercise.difficulty + "○" * (5 - exercise.difficulty)
     points = f"{exercise.points:g} point{'' if exercise.points == 1 else 's'}"
-    parts = [
-        f"### Exercise {exercise.id} · {exercise.title}",
-        (f"*{exercise.kind} · difficulty {dots} ({exercise.difficulty} of 5) · "
-         f"{exercise.minutes:g} minutes · {points}*"),
-        exercise.card]
+    parts = [f"### Exercise {exercise.id} · {exercise.title}",
+             (f"*{exercise.kind} · difficulty {dots} ({exercise.difficulty} of 5) · "
+              f"{exercise.minutes:g} minutes · {points}*"),
+             exercise.card]
     if exercise.options:
         parts.append("\n".join(f"- **{key}** · {text}" for key, text in exercise.options.items()))
     if exercise.given:

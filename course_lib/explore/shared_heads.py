@@ -33,10 +33,9 @@ class SharedHeads(Explorable):
         group = [h for h, kv in enumerate(table) if kv == table[head]]
         canvas = Canvas(700, 292)
         draw_heads(canvas, table, n_kv_heads, head)
-        own, kept, latent = sizes = (
-            kv_bytes_per_token(LAYERS, n_heads, HEAD_DIM, BYTES),
-            kv_bytes_per_token(LAYERS, n_kv_heads, HEAD_DIM, BYTES),
-            latent_bytes_per_token(LAYERS, *LATENT, BYTES))
+        own, kept, latent = sizes = (kv_bytes_per_token(LAYERS, n_heads, HEAD_DIM, BYTES),
+                                     kv_bytes_per_token(LAYERS, n_kv_heads, HEAD_DIM, BYTES),
+                                     latent_bytes_per_token(LAYERS, *LATENT, BYTES))
         for n, (name, size) in enumerate(zip(("a head per query head", "as chosen", "a latent"), sizes)):
             y = 206 + 26 * n
             canvas.text(190, y + 14, name, anchor="end", bold=n == 1)

@@ -85,9 +85,8 @@ class CompressedAttention(Attention):
         r = self.recipe
         q = rearrange(self.q_proj(self.narrow(x)), "b n (h d) -> b h n d", h=r.n_heads)
         q = nn.functional.rms_norm(q, q.shape[-1:], eps=r.eps)
-        return [
-            rotate(q, r.rotary, positions),
-            rotate(self.kv_norm(self.kv_proj(x))[:, None], r.rotary, positions)]
+        return [rotate(q, r.rotary, positions),
+                rotate(self.kv_norm(self.kv_proj(x))[:, None], r.rotary, positions)]
 
     def forward(self, x, positions=None, present=None, cache=None, shared=None):
         r, cache = self.recipe, Cache() if cache is None else cache

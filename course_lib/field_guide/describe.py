@@ -51,13 +51,10 @@ class Description:
     def table(self) -> Table:
         head = ["layers", "kind", "ideas", "kept per token", *(f"cache at {name}" for name in LENGTHS),
                 "read per step at 128k", *(f"FLOPs at {name}" for name in LENGTHS)]
-        body = [
-            [
-                str(row["layers"]), row["kind"], ", ".join(row["ideas"]) or "none",
-                in_words(row["per token"]), *(in_words(row["kept"][name]) for name in LENGTHS),
-                in_words(row["read"]), *(in_flops(row["flops"][name]) for name in LENGTHS)]
-            for row in self.rows
-        ]
+        body = [[str(row["layers"]), row["kind"], ", ".join(row["ideas"]) or "none",
+                 in_words(row["per token"]), *(in_words(row["kept"][name]) for name in LENGTHS),
+                 in_words(row["read"]), *(in_flops(row["flops"][name]) for name in LENGTHS)]
+                for row in self.rows]
         total = [str(len(self.recipes)), "all", "", in_words(sum(row["per token"] for row in self.rows)),
                  *(in_words(self.total(kept_bytes, tokens)) for tokens in LENGTHS.values()),
                  in_words(self.total(read_bytes, LENGTHS["128k"])),
@@ -102,9 +99,8 @@ def describe(config) -> Description:
     if states and not any(isinstance(r, (StateRecipe, ConvRecipe)) for layer in recipes for r in layer):
         notes.append("Some keys that could not be placed speak of a state or a convolution, of which "
                      f"nothing is counted: {', '.join(states)}.")
-    return Description(
-        reading.model_type or "no model_type", known, group(recipes), unplaced, aside,
-        list(dict.fromkeys(notes)), recipes)
+    return Description(reading.model_type or "no model_type", known, group(recipes), unplaced, aside,
+                       list(dict.fromkeys(notes)), recipes)
 
 
 def group(recipes: list) -> list[dict]:

@@ -112,11 +112,9 @@ IDEAS = [
          "every channel of a key forgets at a speed of its own", grew_from="delta rule",
          found=states(lambda r: r.erases and r.decay == "channel")),
     Idea("convolution", "state", "2022-12", "arXiv:2212.14052", "a mixture of the last few tokens",
-         found=lambda r: isinstance(r, ConvRecipe) or states(lambda r: r.conv > 0)(r)),
-]
-BRANCHES = {
-    "keep": "What is kept?", "see": "What is seen?", "place": "How do positions enter?",
-    "weigh": "How is it weighed?", "state": "Or is a state kept?"}
+         found=lambda r: isinstance(r, ConvRecipe) or states(lambda r: r.conv > 0)(r))]
+BRANCHES = {"keep": "What is kept?", "see": "What is seen?", "place": "How do positions enter?",
+            "weigh": "How is it weighed?", "state": "Or is a state kept?"}
 
 
 def ideas_of(recipe) -> list[str]:

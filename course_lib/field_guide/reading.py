@@ -16,20 +16,18 @@ OTHER_NAMES = {
     "head_dim": ("d_kv", "attention_head_dim", "attention_head_size", "kv_channels"),
     "rope_theta": ("rotary_emb_base",), "partial_rotary_factor": ("rotary_pct", "rope_pct")}
 # Files that have a code for each layer in place of layer_types.
-KINDS = {
-    "hybrid_layer_pattern": {0: "full_attention", 1: "sliding_attention"},
-    "attn_type_list": {0: "linear_attention", 1: "full_attention"},
-    "compress_ratios": {0: "sliding_attention", 4: "compressed_sparse_attention",
-                        128: "heavily_compressed_attention"},
-    "hybrid_override_pattern": {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}}
+KINDS = {"hybrid_layer_pattern": {0: "full_attention", 1: "sliding_attention"},
+         "attn_type_list": {0: "linear_attention", 1: "full_attention"},
+         "compress_ratios": {0: "sliding_attention", 4: "compressed_sparse_attention",
+                             128: "heavily_compressed_attention"},
+         "hybrid_override_pattern": {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}}
 # What published files of a family leave to the library's class.
-UNSAID = {
-    "gemma2": {"sliding_window_pattern": 2},
-    "gemma3_text": {"sliding_window_pattern": 6, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
-    "kimi_linear": {"linear_conv_kernel_dim": 4},
-    "llama4_text": {"attn_temperature_tuning": True, "attn_scale": 0.1, "floor_scale": 8192},
-    "deepseek_v4": {"compress_rates": {"compressed_sparse_attention": 4,
-                                       "heavily_compressed_attention": 128}}}
+UNSAID = {"gemma2": {"sliding_window_pattern": 2},
+          "gemma3_text": {"sliding_window_pattern": 6, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
+          "kimi_linear": {"linear_conv_kernel_dim": 4},
+          "llama4_text": {"attn_temperature_tuning": True, "attn_scale": 0.1, "floor_scale": 8192},
+          "deepseek_v4": {"compress_rates": {"compressed_sparse_attention": 4,
+                                             "heavily_compressed_attention": 128}}}
 
 
 class Reading:
@@ -145,12 +143,10 @@ class Reading:
             options = options[kind] or {}
         elif kind == "sliding_attention" and own:           # a base of its own, and never stretched
             options = {"rope_theta": own}
-        old = {
-            "rope_theta": self.get("rope_theta"),
-            "partial_rotary_factor": self.get("partial_rotary_factor"),
-            "original_max_position_embeddings": self.get(
-                "original_max_position_embeddings", self.get("max_position_embeddings")),
-        }
+        old = {"rope_theta": self.get("rope_theta"),
+               "partial_rotary_factor": self.get("partial_rotary_factor"),
+               "original_max_position_embeddings": self.get(
+                   "original_max_position_embeddings", self.get("max_position_embeddings"))}
         return {**{name: value for name, value in old.items() if value is not None},
                 **{name: value for name, value in options.items() if value is not None}}
 

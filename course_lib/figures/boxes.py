@@ -50,8 +50,7 @@ CHAPTERS = {  # chapter: (title, column, row, the chapters it builds on)
     6: ("flash\nattention", 4, 0, (3,)),
     7: ("KV cache", 5, 1, (6,)), 8: ("paged\nattention", 6, 1, (7,)), 9: ("W2\nattention", 5, 0, (6,)),
     10: ("language\nmodel", 6, 0, (8,)), 11: ("field\nguide", 6, 3, (4, 5, 7)),
-    12: ("asynchrony", 4, 1, (6,)),
-}
+    12: ("asynchrony", 4, 1, (6,))}
 
 
 def chapter_map(caption: str = "An arrow says what a chapter builds on; the numbers are a good order.",

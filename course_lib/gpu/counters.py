@@ -13,12 +13,11 @@ from course_lib.gpu.cases import CASES
 from course_lib.gpu.results import write
 
 # Counts of the engine and their metrics in ncu. Global loads hold cp.async (LDGSTS) too.
-METRICS = {
-    "global load requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    "global load sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "global store requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
-    "global store sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "shared wavefronts": "memory_l1_wavefronts_shared"}
+METRICS = {"global load requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+           "global load sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+           "global store requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+           "global store sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+           "shared wavefronts": "memory_l1_wavefronts_shared"}
 NO_PERMISSION = ("ERR_NVGPUCTRPERM", "permission to access")
 
 

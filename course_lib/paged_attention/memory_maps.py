@@ -15,8 +15,7 @@ USED, LATER, NEVER, FREE = KINDS = "in use", "reserved, used later", "reserved, 
 RESERVE = {     # slots that a request reserves; only the first does not need the length of the output
     "the maximum": lambda request, context: context,
     "the next power of two": lambda request, context: 2 ** math.ceil(math.log2(_total(request))),
-    "the exact length": lambda request, context: _total(request),
-}
+    "the exact length": lambda request, context: _total(request)}
 
 
 def contiguous_maps(requests, n_slots, reserve, context=2048):

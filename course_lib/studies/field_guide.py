@@ -110,10 +110,9 @@ def run_published(model, model_type, pieces, present=None, positions=None) -> di
     for start, end in pieces:
         span = slice(start, end)
         mask = None if present is None else present[:, :end].long()
-        past = model(
-            input_ids=torch.ones(BATCH, end - start, dtype=torch.long), attention_mask=mask,
-            past_key_values=past, use_cache=len(pieces) > 1,
-            position_ids=positions[..., span]).past_key_values
+        past = model(input_ids=torch.ones(BATCH, end - start, dtype=torch.long), attention_mask=mask,
+                     past_key_values=past, use_cache=len(pieces) > 1,
+                     position_ids=positions[..., span]).past_key_values
     for hook in hooks:
         hook.remove()
     return {place: torch.cat(parts, 1) for place, parts in outputs.items()}

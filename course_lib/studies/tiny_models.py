@@ -1,9 +1,8 @@
 """Tiny configurations of the families, as the library names their sizes: what the equality is shown with."""
 
-COMMON = dict(
-    vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=3, num_attention_heads=4,
-    num_key_value_heads=2, head_dim=8, max_position_embeddings=64, pad_token_id=0, bos_token_id=1,
-    eos_token_id=2)
+COMMON = dict(vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=3, num_attention_heads=4,
+              num_key_value_heads=2, head_dim=8, max_position_embeddings=64, pad_token_id=0, bos_token_id=1,
+              eos_token_id=2)
 MIX = dict(layer_types=["sliding_attention", "full_attention", "sliding_attention"], sliding_window=6)
 EXPERTS = dict(num_experts=2, num_local_experts=2, num_experts_per_tok=1, moe_intermediate_size=16)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=16)
@@ -61,10 +60,9 @@ CONFIGS = {
     "minimax_m2": tiny(
         EXPERTS, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)),
     "smollm3": tiny(no_rope_layers=[1, 0, 1]),
-    "llama4_text": tiny(
-        EXPERTS, layer_types=["chunked_attention", "full_attention", "chunked_attention"],
-        no_rope_layers=[1, 0, 1], attention_chunk_size=8, floor_scale=4, attn_scale=0.1,
-        intermediate_size_mlp=32, rope_parameters=LLAMA3),
+    "llama4_text": tiny(EXPERTS, layer_types=["chunked_attention", "full_attention", "chunked_attention"],
+                        no_rope_layers=[1, 0, 1], attention_chunk_size=8, floor_scale=4, attn_scale=0.1,
+                        intermediate_size_mlp=32, rope_parameters=LLAMA3),
     "cohere2": tiny(MIX),
     "exaone4": tiny(MIX, sliding_window_pattern=2),
     "kolibri1": tiny(MIX),
@@ -97,9 +95,8 @@ CONFIGS = {
                                               mrope_interleaved=True)),
     "olmo_hybrid": tiny(DELTA),
     "kimi_linear": tiny(KDA, layer_types=["linear_attention", "linear_attention", "full_attention"]),
-    "nemotron_h": tiny(
-        layers_block_type=["mamba", "attention", "mamba"], mamba_num_heads=4, mamba_head_dim=8,
-        ssm_state_size=6, n_groups=2, conv_kernel=4, chunk_size=8),
+    "nemotron_h": tiny(layers_block_type=["mamba", "attention", "mamba"], mamba_num_heads=4, mamba_head_dim=8,
+                       ssm_state_size=6, n_groups=2, conv_kernel=4, chunk_size=8),
     "granitemoehybrid": tiny(
         layer_types=["mamba", "attention", "mamba"], mamba_n_heads=4, mamba_d_head=8, mamba_d_state=6,
         mamba_n_groups=2, mamba_d_conv=4, mamba_expand=1, mamba_chunk_size=8, num_local_experts=0,
@@ -125,10 +122,9 @@ CONFIGS = {
         layer_types=["linear_attention", "indexed_attention", "linear_attention", "indexed_attention"],
         hc_count=2, hc_lowrank=8, shared_expert_intermediate_size=16, indexer_n_heads=8, indexer_kv_heads=1,
         indexer_head_dim=8, indexer_budget=8, indexer_compress_ratio=4, rope_parameters=PARTIAL),
-    "glm5_next_text": tiny(
-        KDA, INDEX, qk_rope_head_dim=0, head_dim=0, index_topk=8, index_kpool=4,
-        layer_types=["linear_attention", "indexed_attention", "indexed_attention"],
-        indexer_types=["full", "full", "shared"], mlp_layer_types=["dense"] * 3),
+    "glm5_next_text": tiny(KDA, INDEX, qk_rope_head_dim=0, head_dim=0, index_topk=8, index_kpool=4,
+                           layer_types=["linear_attention", "indexed_attention", "indexed_attention"],
+                           indexer_types=["full", "full", "shared"], mlp_layer_types=["dense"] * 3),
     "falcon_h1": tiny(
         mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=6, mamba_d_conv=4,
         mamba_chunk_size=8, key_multiplier=0.5, ssm_in_multiplier=0.8,

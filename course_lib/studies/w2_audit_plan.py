@@ -25,20 +25,19 @@ def arms(width, hidden, mechanisms=("softmax", "w2", "overlap")):
 
 
 # task: what is shared, the arms, the learning rates and seeds of the sweep, the seeds of the final runs
-SWEPT = {
-    "fair": ({"heads": 4, "steps": 300},
-             {"softmax": {"mechanism": "softmax", "width": 64, "hidden": 256},
-              "w2": {"mechanism": "w2", "width": 64, "hidden": 256},
-              "w2, equal parameters": {"mechanism": "w2", "width": 64,
-                                       "hidden": equal_hidden(64, 256, "w2")}},
-             (1e-3, 3e-3, 1e-2, 3e-2), (0,), FINAL_SEEDS),
-    "hierarchy": ({"steps": 600}, {name + (", tied" if tied else ""): {"mechanism": name, "tied": tied}
-                  for tied in (False, True) for name in ("softmax", "w2", "overlap")},
-                  (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0), (0,), FINAL_SEEDS),
-    "noisy": ({"heads": 4, "steps": 1500, "batch": 64}, arms(64, 128),
-              (3e-4, 1e-3, 3e-3, 1e-2), (0,), FINAL_SEEDS),
-    "mqar": ({"heads": 2, "steps": 600}, arms(32, 128, ["softmax", "w2"]),
-             (1e-3, 3e-3, 1e-2, 3e-2), (0,), FINAL_SEEDS)}
+SWEPT = {"fair": ({"heads": 4, "steps": 300},
+                  {"softmax": {"mechanism": "softmax", "width": 64, "hidden": 256},
+                   "w2": {"mechanism": "w2", "width": 64, "hidden": 256},
+                   "w2, equal parameters": {"mechanism": "w2", "width": 64,
+                                            "hidden": equal_hidden(64, 256, "w2")}},
+                  (1e-3, 3e-3, 1e-2, 3e-2), (0,), FINAL_SEEDS),
+         "hierarchy": ({"steps": 600}, {name + (", tied" if tied else ""): {"mechanism": name, "tied": tied}
+                       for tied in (False, True) for name in ("softmax", "w2", "overlap")},
+                       (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0), (0,), FINAL_SEEDS),
+         "noisy": ({"heads": 4, "steps": 1500, "batch": 64}, arms(64, 128),
+                   (3e-4, 1e-3, 3e-3, 1e-2), (0,), FINAL_SEEDS),
+         "mqar": ({"heads": 2, "steps": 600}, arms(32, 128, ["softmax", "w2"]),
+                  (1e-3, 3e-3, 1e-2, 3e-2), (0,), FINAL_SEEDS)}
 FINAL_TEST = {"noisy": {"test": 20_000}}     # fresh queries on which the final runs of this task are measured
 # With a feed-forward a little smaller, W2 takes the rate that its own sweep found.
 BORROWED_RATE = {"w2, equal parameters": "w2"}

@@ -19,20 +19,14 @@ def environment() -> dict[str, str]:
     for name in ("PYTEST_CURRENT_TEST", "PYTHONWARNINGS", "PYTHONSTARTUP", "FORCE_COLOR", "MPLBACKEND",
                  "MATPLOTLIBRC", "COLUMNS"):
         env.pop(name, None)
-    env |= {
-        "COURSE_BATCH": "1",
-        "PYTHONHASHSEED": "0",
-        "PYTHONUTF8": "1",
-        # Sums do not depend on the number of cores.
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        # A person's own start-up files and plot styles stay out of it.
-        "IPYTHONDIR": scratch("ipython"),
-        "MPLCONFIGDIR": matplotlib_folder(),
-        "PYTHONPATH": os.pathsep.join([str(ROOT)] + [p for p in [env.get("PYTHONPATH")] if p]),
-        # ninja and the other tools of this environment, also where it was not activated.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])}
+    env |= {"COURSE_BATCH": "1", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1",
+            # Sums do not depend on the number of cores.
+            "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+            # A person's own start-up files and plot styles stay out of it.
+            "IPYTHONDIR": scratch("ipython"), "MPLCONFIGDIR": matplotlib_folder(),
+            "PYTHONPATH": os.pathsep.join([str(ROOT)] + [p for p in [env.get("PYTHONPATH")] if p]),
+            # ninja and the other tools of this environment, also where it was not activated.
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])}
     return env
 
 

@@ -8,11 +8,10 @@ from . import arrays
 
 # torch's accessor is an address, then the sizes, then the strides, both in elements
 ACCESSOR = re.compile(r"\bGenericPackedTensorAccessor<(?P<element>[\w: ]+), (?P<rank>\d+)")
-ELEMENTS = {
-    "float": "float32", "double": "float64", "__half": "float16", "__nv_bfloat16": "bfloat16",
-    "c10::Half": "float16", "c10::BFloat16": "bfloat16", "bool": "bool", "char": "int8",
-    "signed char": "int8", "unsigned char": "uint8", "short": "int16", "int": "int32",
-    "long": "int64", "long int": "int64", "long long": "int64", "long long int": "int64"}
+ELEMENTS = {"float": "float32", "double": "float64", "__half": "float16", "__nv_bfloat16": "bfloat16",
+            "c10::Half": "float16", "c10::BFloat16": "bfloat16", "bool": "bool", "char": "int8",
+            "signed char": "int8", "unsigned char": "uint8", "short": "int16", "int": "int32",
+            "long": "int64", "long int": "int64", "long long": "int64", "long long int": "int64"}
 POINTER = 8
 
 

@@ -18,8 +18,7 @@ MISUSES = {
                        "missing wait, or an `expect_tx` for the next copy that is issued too early."),
     "stale state": ("waits at {barrier} with the state of a phase that was over before the last one.",
                     "A state is good for its own phase and while the next one lasts: take it from this turn's arrive."),
-    "too many bytes": ("makes {barrier} expect, or count, more than 1,048,575 bytes in one phase.", ""),
-}
+    "too many bytes": ("makes {barrier} expect, or count, more than 1,048,575 bytes in one phase.", "")}
 # of a cluster's barrier, and of its blocks' shared memory
 CLUSTERS = {
     "arrives twice": ("arrives at its cluster's barrier again, without the wait in between.", ""),
@@ -29,8 +28,7 @@ CLUSTERS = {
                    "(CUDA programming guide, distributed shared memory)."),
     "block not known to run": ("uses {what}, and that block may not have begun.",
                                "cluster.sync() (barrier.cluster) before the first use of another block's shared memory "
-                               "(CUDA programming guide, distributed shared memory)."),
-}
+                               "(CUDA programming guide, distributed shared memory).")}
 TOO_EARLY = ("From wgmma.mma_async until wgmma.wait_group they are the product's; usual cause: a wait that leaves its group under "
              "way, or no wgmma.commit_group.")
 TOGETHER = "Its four warps issue every wgmma.mma_async together, with the same descriptors."

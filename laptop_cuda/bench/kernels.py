@@ -160,8 +160,7 @@ class Case:
         return [*made[:-1], np.zeros_like(made[-1])]
 
 
-CASES = (
-    Case("tiled", TILED, TILED_LOOP, (16, 16), lambda n: (n // 16, n // 16), lambda n: [(n, n)] * 3,
-         lambda n: (n,), _error_of_product),
-    Case("flash", FLASH, FLASH_LOOP, (128,), lambda n: (n // 32,), lambda n: [(n, 64)] * 4,
-         lambda n: (n, 0.125, 0), _error_of_flash))
+CASES = (Case("tiled", TILED, TILED_LOOP, (16, 16), lambda n: (n // 16, n // 16), lambda n: [(n, n)] * 3,
+              lambda n: (n,), _error_of_product),
+         Case("flash", FLASH, FLASH_LOOP, (128,), lambda n: (n // 32,), lambda n: [(n, 64)] * 4,
+              lambda n: (n, 0.125, 0), _error_of_flash))

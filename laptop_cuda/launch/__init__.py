@@ -87,9 +87,8 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     launch.n_args = n_args
     launch.cluster[:], launch.cluster_limit = cluster
     launch.shared_limit = now.machine.shared_bytes or shared_limit
-    result = LaunchResult(
-        kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),
-        launch.shared_limit, now.machine, defines, dynamic_shared=shared_bytes)
+    result = LaunchResult(kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),
+                          launch.shared_limit, now.machine, defines, dynamic_shared=shared_bytes)
     if now.keeper:
         result.inputs = Inputs(launch, keep, now.keeper, held(library))
     arrays_of = [v for p, v in zip(params, values) if p.kind == "pointer"]
@@ -106,9 +105,8 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     return result
 
 
-def _describe(
-    entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep
-) -> CLaunch:
+def _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now,
+              keep) -> CLaunch:
     found = _arrays(params, values, now.mode == "plain")
     ranges = allocations(found)
     c_storages = _storages(found, ranges, now.mode != "plain", keep)

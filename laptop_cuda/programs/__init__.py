@@ -125,11 +125,9 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
 
     With a `limit` it is to answer within so many seconds: see `run --limit`. Captured, it reads `stdin`; else our standard input, and prints to `stdout` (ours, unless given)."""
     reading, writing = os.pipe()
-    job = {
-        "library": str(program.library), "mode": program.mode, "order": order, "seed": seed,
-        "files": program.files, "step_limit": step_limit, "limit": limit, "report": writing,
-        "arguments": [name or next(iter(program.files)).removesuffix(".cu"), *map(str, arguments)],
-    } | more
+    job = {"library": str(program.library), "mode": program.mode, "order": order, "seed": seed,
+           "files": program.files, "step_limit": step_limit, "limit": limit, "report": writing,
+           "arguments": [name or next(iter(program.files)).removesuffix(".cu"), *map(str, arguments)]} | more
     home = str(build.PACKAGE.parent)
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryFile() as told:

@@ -30,8 +30,7 @@ SPECIAL = {
     "lanemask_lt": "(1u << laptop::lane_id()) - 1u", "lanemask_le": "(2u << laptop::lane_id()) - 1u",
     "lanemask_gt": "~((2u << laptop::lane_id()) - 1u)", "lanemask_ge": "~((1u << laptop::lane_id()) - 1u)",
     "cluster_ctarank": "laptop::rank_in_cluster()", "cluster_nctarank": "laptop::cluster_size()",
-    "is_explicit_cluster": "laptop::cluster_size() > 1",
-}
+    "is_explicit_cluster": "laptop::cluster_size() > 1"}
 CLUSTERS = ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")      # as engine.h numbers them
 VARIABLES = {"tid": "threadIdx", "ntid": "blockDim", "ctaid": "blockIdx", "nctaid": "gridDim"}
 

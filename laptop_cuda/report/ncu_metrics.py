@@ -29,11 +29,9 @@ ON_A_CARD = {
         ("Executed Instructions", "smsp__inst_executed.sum", "inst"),
         *((f"{op.upper()} Thread Instructions", f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum", "inst")
           for op in ("fadd", "fmul", "ffma"))],
-    "Warp State Statistics": [
-        (f"Stall {why.title().replace('_', ' ')}",
-         f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio", "inst")
-        for why in ("long_scoreboard", "short_scoreboard", "barrier", "mio_throttle")],
-}
+    "Warp State Statistics": [(f"Stall {why.title().replace('_', ' ')}",
+                               f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio", "inst")
+                              for why in ("long_scoreboard", "short_scoreboard", "barrier", "mio_throttle")]}
 
 
 @dataclass(frozen=True)

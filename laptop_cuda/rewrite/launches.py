@@ -18,9 +18,8 @@ def launches_in_device_code(files: list[Outline]) -> bool:
 
 
 def launches(part: Part, edits: Edits):
-    by_reference = {
-        f.name for f in (part.file.functions if part.file else ()) if "__global__" in f.qualifiers
-        and {"&", "&&"} & set(part.words(*f.parameters))}
+    by_reference = {f.name for f in (part.file.functions if part.file else ()) if "__global__" in f.qualifiers
+                    and {"&", "&&"} & set(part.words(*f.parameters))}
     for i in part.all("<<<"):
         launch(part, edits, i, by_reference)
 

@@ -8,12 +8,10 @@ from .passes import STATEMENT_END, Edits, Part, reject
 TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "size_t"}
 HOST_CLASSES = {"cout", "cerr", "vector", "string", "map"}
 # words that are not for kernels, each with the start of the next token
-HOST_WORDS = {
-    r"(calloc|realloc) \(": "it is a function of the host; use malloc",
-    r"(throw|try) ": "a kernel has no exceptions; use assert, or write an error code to an array",
-    r"(fprintf|puts|putchar|fputs) \(": "it is a function of the host; use printf",
-    r"(terminate|raise|_exit|_Exit|quick_exit) \(": "it is a function of the host; use assert",
-}
+HOST_WORDS = {r"(calloc|realloc) \(": "it is a function of the host; use malloc",
+              r"(throw|try) ": "a kernel has no exceptions; use assert, or write an error code to an array",
+              r"(fprintf|puts|putchar|fputs) \(": "it is a function of the host; use printf",
+              r"(terminate|raise|_exit|_Exit|quick_exit) \(": "it is a function of the host; use assert"}
 ALL_HOST_WORDS = re.findall(r"\w+", " ".join(re.match(r"\((.*?)\)", pattern)[1] for pattern in HOST_WORDS))
 
 

@@ -83,16 +83,13 @@ NOT_HAD = {
     "CUDA's marks with attributes, which the engine does not have; nvtxRangePush takes a text":
         r"nvtxEventAttributes_t|nvtx\w+Ex|NVTX_\w+",
     "CUDA's samples' helpers, which the engine does not have; compare and write in main":
-        r"sdkCompare\w+|compareData\w*|sdkWriteFile",
-}
-DECISIVE = [
-    (r".*static assertion failed:? (?:due to requirement '[^']*' )?:?\s*\"?laptop: (.*?)\"?$", r"\1"),
-    (r"#error \"?(.*?)\"?$", r"\1"),
-    (r"static_assert failed:? (?:due to requirement '[^']*' )?\"?laptop: (.*?)\"?$", r"\1"),
-    (UNKNOWN.format(HALF), r"half precision needs `#include <cuda_fp16.h>`"),
-    (UNKNOWN.format(BFLOAT), r"bfloat16 needs `#include <cuda_bf16.h>`"),
-    *((UNKNOWN.format(names), rf"\1 is of {what}") for what, names in NOT_HAD.items()),
-]
+        r"sdkCompare\w+|compareData\w*|sdkWriteFile"}
+DECISIVE = [(r".*static assertion failed:? (?:due to requirement '[^']*' )?:?\s*\"?laptop: (.*?)\"?$", r"\1"),
+            (r"#error \"?(.*?)\"?$", r"\1"),
+            (r"static_assert failed:? (?:due to requirement '[^']*' )?\"?laptop: (.*?)\"?$", r"\1"),
+            (UNKNOWN.format(HALF), r"half precision needs `#include <cuda_fp16.h>`"),
+            (UNKNOWN.format(BFLOAT), r"bfloat16 needs `#include <cuda_bf16.h>`"),
+            *((UNKNOWN.format(names), rf"\1 is of {what}") for what, names in NOT_HAD.items())]
 CLEARER = [
     (r"suggest parentheses around assignment.*|using the result of an assignment as a condition.*",
      "`=` where `==` may be meant"),
@@ -110,8 +107,7 @@ CLEARER = [
     (r"there are no arguments to '(\w+)' that depend on a template parameter.*",
      r"\1 is not declared: a misspelling, or not supported here"),
     (r"no return statement in function returning non-void.*|non-void function does not return a value.*",
-     "this function returns nothing, but its type says it does"),
-]
+     "this function returns nothing, but its type says it does")]
 
 
 def read_errors(output: str, name: str, beside: tuple[str, ...] = ()) -> list[tuple[int, str]]:

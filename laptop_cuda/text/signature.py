@@ -26,13 +26,8 @@ class KernelText:
 
 def kernels(source: Outline) -> list[KernelText]:
     """The kernels of a file, in order."""
-    found = [
-        _kernel_text(source, f)
-        for f in source.functions
-        if "__global__" in f.qualifiers
-        and not f.member
-        and not (f.template and f.template[1] == f.template[0] + 1)
-    ]  # template <>: a specialisation
+    found = [_kernel_text(source, f) for f in source.functions if "__global__" in f.qualifiers and not f.member
+             and not (f.template and f.template[1] == f.template[0] + 1)]     # template <>: a specialisation
     return found + _from_macros(source)
 
 

@@ -4,13 +4,11 @@ from course_lib.exercises import Case, Launch, Misconception, TensorMap, close, 
 # copies land as late as is legal, and at once; then the last thread first
 ORDERS = ("late", "early", "reverse")
 
-exercise(
-    id="12.1", title="Bytes that come", kind="predict", points=1, minutes=3, difficulty=1, name="bytes_expected",
+exercise(id="12.1", title="Bytes that come", kind="predict", points=1, minutes=3, difficulty=1, name="bytes_expected",
     card="""
         A tensor has 100 rows of 64 numbers in bfloat16. Tiles of 64 rows are ordered, so the second tile has 36 rows of the
         tensor, and the copy fills the other rows with zeros. How many bytes must the barrier be told to expect for the second
-        tile? Type a whole number.""",
-    answer=8192, misconceptions=[
+        tile? Type a whole number.""", answer=8192, misconceptions=[
         Misconception("counts only the rows that the tensor has", value=4608,
                       ask="Are the zeros written into the tile, too? Every byte that is written counts at the barrier."),
         Misconception("counts numbers, not bytes", value=4096, ask="How many bytes is a number in bfloat16?"),
@@ -80,8 +78,7 @@ kernel_exercise(
     stub=_BEFORE + "    // your code: make the barrier, order the tile, wait for it\n" + _AFTER, solution=_TRANSPOSE,
     cases=_matrices((16, 16), (32, 48), (7, 20), (33, 12), (50, 36)), expect=lambda x: x.T.contiguous(), compare=exact(), orders=ORDERS,
     launch=lambda x: Launch(grid=(-(-x.shape[1] // 16), -(-x.shape[0] // 16)), block=32,
-                            args=[TensorMap(x, (16, 16)), out((x.shape[1], x.shape[0])), *x.shape]),
-    misconceptions=[
+                            args=[TensorMap(x, (16, 16)), out((x.shape[1], x.shape[0])), *x.shape]), misconceptions=[
         Misconception("reads the tile without waiting for it", change=("    wait(&full, 0);\n", ""),
                       ask="The order returns at once. Which line makes sure that the bytes are there?"),
         Misconception("waits for the phase of parity 1", change=("wait(&full, 0)", "wait(&full, 1)"),
@@ -115,8 +112,7 @@ def _finished_cases(rng):
         yield case(*(whole(rng, low, high) for low, high in ((6, 12), (1, 5), (2, 9), (1, 4), (1, 5))))
 
 
-exercise(
-    id="12.3", title="When each tile is finished", kind="write", points=2, minutes=9, difficulty=3, card="""
+exercise(id="12.3", title="When each tile is finished", kind="write", points=2, minutes=9, difficulty=3, card="""
         A model of the ring, in whole steps. Write `finished`: when each of the `tiles` has been used.
 
         - a tile is ordered as soon as it has a stage: at 0 for the first `stages` tiles, else when the tile before it in its
@@ -124,8 +120,7 @@ exercise(
         - it arrives `latency` steps after its order, but at least `copy` steps after the tile before it arrived
         - the first arrives at step `copy` at the earliest
         - tiles are used in order, one at a time, for `use` steps each: from when the tile has arrived and the one before is
-          finished""",
-    given={}, solution='''
+          finished""", given={}, solution='''
         def finished(tiles, stages, latency, copy, use):
             """-> a list of whole numbers, one for each tile"""
             done, arrived = [], 0
@@ -134,8 +129,7 @@ exercise(
                 arrived = max(ordered + latency, arrived + copy)
                 done.append(max(arrived, done[-1] if done else 0) + use)
             return done
-        ''',
-    cases=_finished_cases, compare=exact(), misconceptions=[
+        ''', cases=_finished_cases, compare=exact(), misconceptions=[
         Misconception("orders every tile at step 0, as if there were a stage for each",
                       change=("done[i - stages] if i >= stages else 0", "0"),
                       ask="With two stages, where should tile 2 be put before tile 0 is finished?"),
@@ -162,8 +156,7 @@ def _turn_of_cases(rng):
         yield Case(i, stages, label=f"tile {i}, {stages} stages")
 
 
-exercise(
-    id="12.4", title="Which phase", kind="write", points=2, minutes=6, difficulty=2, card="""
+exercise(id="12.4", title="Which phase", kind="write", points=2, minutes=6, difficulty=2, card="""
         A ring has `stages` buffers, called stages, and tile `i` goes into stage `i % stages`. Each stage has two barriers: a
         phase of `full` ends when a tile has arrived in it, a phase of `empty` when every reader has given it back. Write
         `turn_of`, which returns
@@ -178,8 +171,7 @@ exercise(
             """-> (stage, parity at full, parity at empty or None)"""
             stage, turn = i % stages, i // stages
             return stage, turn % 2, (turn - 1) % 2 if turn else None
-        ''',
-    cases=_turn_of_cases, compare=exact(), misconceptions=[
+        ''', cases=_turn_of_cases, compare=exact(), misconceptions=[
         Misconception("takes the parity of the tile, not of its turn in the stage",
                       change=("return stage, turn % 2, (turn - 1) % 2", "return stage, i % 2, (i - 1) % 2"),
                       ask="Tiles 0, 2, 4 go into stage 0 of two. Which phases of its barrier are they?"),
@@ -290,8 +282,7 @@ def _without(text, begin, end, instead):
     return before + begin + instead + end + rest.split(end, 1)[1]
 
 
-kernel_exercise(
-    id="12.6", title="Producer and consumers", points=4, minutes=15, difficulty=4, name="squares", card="""
+kernel_exercise(id="12.6", title="Producer and consumers", points=4, minutes=15, difficulty=4, name="squares", card="""
         A ring of three stages. One thread orders all tiles; 64 others add the squares of their columns. Write both loops.
 
         - tile `i` goes into stage `i % STAGES`; `expect`, `order` and `wait` are those of 12.2
@@ -330,8 +321,7 @@ kernel_exercise(
            "Producer: wait for empty unless `turn` is 0; `expect(&full[stage], sizeof tile[stage])`; order the tile of row `ROWS * i`.",
            "Consumer: wait for `full` with `turn % 2`, read, arrive at `empty`. All 64 arrive: for that many it was made."])
 
-exercise(
-    id="12.7", title="Who did not arrive", kind="choose", points=1, minutes=4, difficulty=2, name="cause", card="""
+exercise(id="12.7", title="Who did not arrive", kind="choose", points=1, minutes=4, difficulty=2, name="cause", card="""
         The error names the barrier at which the consumers wait. None of its 32 arrivals has come, so the producer is held
         somewhere else. What is wrong with `relay`?""",
     options={"a": "`empty` was made for 32 arrivals, and one lane alone arrives there",
@@ -436,8 +426,7 @@ kernel_exercise(
         Case(randn(rng, 64, n).bfloat16(), randn(rng, 32, n).bfloat16(), label=f"{n} columns") for n in (64, 128, 200, 320)),
     expect=lambda a, b: (a.double() @ b.double().T).float(), compare=close(atol=1e-3), orders=ORDERS,
     launch=lambda a, b: Launch(grid=1, block=160, args=[TensorMap(a, (64, 64), 128), TensorMap(b, (32, 64), 128), out((64, 32)),
-                                                        a.shape[1]]),
-    misconceptions=[
+                                                        a.shape[1]]), misconceptions=[
         Misconception("gives the stage back before the products have read it", change=[
             ("        wait_products<0>();\n        ptx::mbarrier_arrive(&empty[stage]);\n",
              "        ptx::mbarrier_arrive(&empty[stage]);\n        wait_products<0>();\n")],
@@ -508,8 +497,7 @@ kernel_exercise(
     hints=["First the stores, then the fence by the same threads, then the barrier, then the copy.",
            "One line, between the loop and `__syncthreads()`: each thread fences what it stored."])
 
-exercise(
-    id="12.11", title="How many may be under way", kind="predict", points=1, minutes=4, difficulty=3, name="left",
+exercise(id="12.11", title="How many may be under way", kind="predict", points=1, minutes=4, difficulty=3, name="left",
     card="""
         In one step of the loop a warpgroup commits two groups: first the scores of the *next* tile, then the product of *this*
         tile's weights with its values. Then it needs the scores, for the softmax of the next tile, while the second group is
@@ -522,8 +510,7 @@ exercise(
     hints=["`wait_products<N>()` returns when at most the N groups that were committed last are under way.",
            "One may be: the product with the values. The scores were committed before it."])
 
-exercise(
-    id="12.12", title="Bytes of a cluster", kind="predict", points=1, minutes=4, difficulty=2, name="bytes_asked",
+exercise(id="12.12", title="Bytes of a cluster", kind="predict", points=1, minutes=4, difficulty=2, name="bytes_asked",
     card="""
         One head has 1,024 rows of width 64 in bfloat16. Rung 7 has blocks of 128 query rows, and each reads all keys and all values
         (no mask). Now blocks form clusters of two, which share each tile of keys and values by multicast. How many bytes do the

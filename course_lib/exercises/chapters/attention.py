@@ -16,8 +16,7 @@ def project_cases(rng):
     yield Case(randn(rng, 2, 7, 6), *(randn(rng, 6, 3) for _ in "qkv"), label="a batch of 2 sequences of 7 tokens")
 
 
-exercise(
-    id="1.1", title="From tokens to queries, keys and values", kind="write", points=1, minutes=4, difficulty=1,
+exercise(id="1.1", title="From tokens to queries, keys and values", kind="write", points=1, minutes=4, difficulty=1,
     card=r"""
     Write `project(x, w_q, w_k, w_v)`, which returns `(q, k, v)`.
 
@@ -46,9 +45,7 @@ exercise(
            "Three matrix products, one per matrix. `@` treats leading axes as a batch."])
 
 
-exercise(
-    id="1.2", title="A softmax that does not overflow", kind="write", points=2, minutes=8, difficulty=2,
-    card=r"""
+exercise(id="1.2", title="A softmax that does not overflow", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     Write `softmax(x, dim=-1)`.
 
     - along `dim`, entries add up to 1; a score of -inf becomes 0
@@ -67,8 +64,7 @@ exercise(
         Case(torch.tensor([[1000.0, 1001.0], [-2.0, 0.5]]), label="scores near 1000"),
         Case(torch.tensor([[0.0, 1.0], [-400.0, -401.0]]), label="one row far below the other"),
         Case(torch.tensor([[-math.inf, 0.0, 1.0]]), label="a score of -inf"),
-        Case(randn(rng, 2, 3).double(), label="2 rows of 3, in float64")],
-    compare=close(atol=1e-6),
+        Case(randn(rng, 2, 3).double(), label="2 rows of 3, in float64")], compare=close(atol=1e-6),
     properties=[("entries add up to 1 along dim",
                  lambda got, case: bool(((got.sum(case.args[1] if len(case.args) > 1 else -1) - 1).abs() < 1e-4).all()))],
     misconceptions=[
@@ -92,9 +88,7 @@ exercise(
            "`amax` and `sum` with `keepdim=True` leave an axis of size 1, which broadcasts back."])
 
 
-exercise(
-    id="1.3", title="How large is a dot product?", kind="predict", points=1, minutes=3, difficulty=1,
-    card=r"""
+exercise(id="1.3", title="How large is a dot product?", kind="predict", points=1, minutes=3, difficulty=1, card=r"""
     `q` and `k` have 64 entries each, all independent, of mean 0 and variance 1. What is the **standard deviation** of
     $q \cdot k$? Type a number.
     """, name="deviation", answer=8, tolerance=0.01, given={"math": math}, misconceptions=[
@@ -111,16 +105,14 @@ exercise(
            "One product $q_1 k_1$ has variance 1. There are 64 of them."])
 
 
-exercise(
-    id="1.4", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2, card=r"""
+exercise(id="1.4", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2, card=r"""
     The next cells run a trained model whose heads have width 32 **without** the factor $1/\sqrt{32}$: all scores become
     5.7 times as large. What happens to the softmax, to its Jacobian, and to the loss?
     """, name="without_the_root", answer="d",
     options={"a": "The rows grow flatter, the Jacobian grows, and the loss goes up.",
              "b": "Nothing: softmax does not change when all scores change together.",
              "c": "The rows grow sharper, the Jacobian grows with the scores, and the loss goes down.",
-             "d": "The rows grow sharper, the Jacobian shrinks, and the loss goes up."},
-    misconceptions=[
+             "d": "The rows grow sharper, the Jacobian shrinks, and the loss goes up."}, misconceptions=[
         Misconception("takes larger scores for a higher temperature", value="a",
                       ask="Multiplying scores by 5.7 is dividing the temperature by 5.7. Which way does that go?"),
         Misconception("confuses a factor with a shift", value="b",
@@ -153,8 +145,7 @@ MASKED_LINES = """    weights = torch.softmax(scores.masked_fill(~mask, -math.in
     return weights.masked_fill(~mask, 0) @ v
 """
 
-exercise(
-    id="1.5", title="Attention, with a mask", kind="write", points=3, minutes=14, difficulty=3, card=r"""
+exercise(id="1.5", title="Attention, with a mask", kind="write", points=3, minutes=14, difficulty=3, card=r"""
     Write $\mathrm{softmax}(q k^\top / \sqrt d)\, v$ for a batch of heads. At the end of the chapter a language model
     speaks through *your* function.
 
@@ -216,8 +207,7 @@ def causal_cases(rng):
         yield Case(n, m, label=f"{n} queries, {m} keys")
 
 
-exercise(
-    id="1.6", title="Which keys are in the past?", kind="write", points=1, minutes=5, difficulty=2, card=r"""
+exercise(id="1.6", title="Which keys are in the past?", kind="write", points=1, minutes=5, difficulty=2, card=r"""
     Write `causal(n, m)`: the boolean causal mask for `n` queries and `m` keys, by the rule of this course.
 
     - the result is `(n, m)`; `True` means *may attend*
@@ -251,8 +241,7 @@ exercise(
            "`torch.ones(n, m, dtype=torch.bool).tril(...)` works too. Which diagonal?"])
 
 
-exercise(
-    id="1.7", title="Whose features are these?", kind="repair", points=2, minutes=8, difficulty=3, card=r"""
+exercise(id="1.7", title="Whose features are these?", kind="repair", points=2, minutes=8, difficulty=3, card=r"""
     This function should hand each head its slice of every token's features: head 0 the first `head_dim`, head 1 the
     next, and so on. It returns the right **shape**, no error appears, and a model trained with it learns worse.
     Repair it. (`torch.arange(12.).view(1, 2, 6)` is small enough to look at.)
@@ -270,11 +259,9 @@ exercise(
         Case(torch.arange(12.0).view(1, 2, 6), 2, label="1 sequence of 2 tokens, 2 heads of 3 features"),
         Case(randn(rng, 2, 3, 8), 2, label="2 sequences of 3 tokens, 2 heads of 4 features"),
         Case(randn(rng, 3, 7, 12), 4, label="3 sequences of 7 tokens, 4 heads of 3 features"),
-        Case(randn(rng, 1, 5, 6), 1, label="one head")],
-    compare=close(atol=0, rtol=0),
+        Case(randn(rng, 1, 5, 6), 1, label="one head")], compare=close(atol=0, rtol=0),
     properties=[("head 0 of token 0 has the first features of token 0",
-                 lambda got, case: torch.equal(got[0, 0, 0], case.args[0][0, 0, :got.shape[-1]]))],
-    misconceptions=[
+                 lambda got, case: torch.equal(got[0, 0, 0], case.args[0][0, 0, :got.shape[-1]]))], misconceptions=[
         Misconception("reads the memory in the old order under a new shape",
                       change=("view(b, n, n_heads, width // n_heads).transpose(1, 2", "reshape(b, n_heads, n, -1"),
                       ask="No number was moved. After how many numbers does the next token begin in memory, "
@@ -300,8 +287,7 @@ def layer_cases(rng):
     yield Case(randn(rng, 1, 33, 16), *weights(16), 4, label="33 tokens, 4 heads of width 4")
 
 
-exercise(
-    id="1.8", title="A whole layer", kind="write", points=3, minutes=12, difficulty=3, card=r"""
+exercise(id="1.8", title="A whole layer", kind="write", points=3, minutes=12, difficulty=3, card=r"""
     Write causal multi-head self-attention, from tokens to tokens.
 
     - project `x` to queries, keys and values; head 0 gets the first `d_model / n_heads` features of each, and so on
@@ -344,9 +330,7 @@ exercise(
            "At the end `@ w_o`, once for all heads together."])
 
 
-exercise(
-    id="1.9", title="When does n squared take over?", kind="predict", points=1, minutes=4, difficulty=2,
-    card=r"""
+exercise(id="1.9", title="When does n squared take over?", kind="predict", points=1, minutes=4, difficulty=2, card=r"""
     A layer of width $D = 4096$ makes four projections of $D \times D$ and the two products with the $n \times n$ matrix
     ($q k^\top$ and weights times $v$, over all heads together of width $D$). At which length $n$ do the two parts cost
     the same number of FLOPs?
@@ -357,8 +341,7 @@ exercise(
                       ask="4 n D^2 = 2 n^2 D: what is left when both sides are divided by n D?"),
         Misconception("counts one product with the n x n matrix", value=16384,
                       ask="The weights are made from q and k, and then?"),
-        Misconception("counts three projections", value=6144,
-                      ask="q, k, v: and what mixes the heads at the end?")],
+        Misconception("counts three projections", value=6144, ask="q, k, v: and what mixes the heads at the end?")],
     hints=["A product of (a, b) and (b, c) costs 2abc FLOPs.", "Projections: 4 times 2 n D D. The others: 2 times 2 n n D."])
 
 
@@ -393,8 +376,7 @@ def launch_rows(x):
     return Launch(grid=-(-rows // 32), block=32, args=[x, out(x.shape), rows, columns])
 
 
-kernel_exercise(
-    id="1.10", title="Softmax in two passes", points=3, minutes=15, difficulty=4, name="softmax_rows",
+kernel_exercise(id="1.10", title="Softmax in two passes", points=3, minutes=15, difficulty=4, name="softmax_rows",
     card=r"""
     Write the **online** softmax: one thread makes one row. It may read the row twice, no more: once to find the
     largest entry and the sum *together*, once for the result.
@@ -408,8 +390,7 @@ kernel_exercise(
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     // your code
 }
-""",
-    solution=ONLINE, cases=row_cases, launch=launch_rows, expect=lambda x: torch.softmax(x, -1),
+""", solution=ONLINE, cases=row_cases, launch=launch_rows, expect=lambda x: torch.softmax(x, -1),
     compare=close(atol=1e-5),
     # A third reading of rows of 8 entries or more costs a third more, which is over the slack of a quarter.
     traffic=lambda x: sum(32 * 3 * x.shape[1] for _ in range(x.shape[0])), misconceptions=[
@@ -433,13 +414,11 @@ kernel_exercise(
                       ask="In C++ the comma throws `row` away and leaves `x[c]`. What is the number of entry c of this row?"),
         Misconception("walks down a column and not along a row", change=("[row * columns + c]", "[row + c * rows]"),
                       ask="Two entries of one row are neighbours in memory. How far apart are yours?"),
-        Misconception("keeps the last entry and not the largest",
-                      change=("fmaxf(largest, entry)", "entry"),
+        Misconception("keeps the last entry and not the largest", change=("fmaxf(largest, entry)", "entry"),
                       ask="After the row 1000, 0 your `largest` is 0. What is exp(1000 - 0)?"),
         Misconception("starts the search for the largest at a finite number, such as -1e9", change=("largest = -INFINITY", "largest = -1e9f"),
                       ask="What is the largest of two entries of -3e38, and what does your loop find?"),
-        Misconception("starts the search for the largest at 0",
-                      change=("largest = -INFINITY", "largest = 0.0f"),
+        Misconception("starts the search for the largest at 0", change=("largest = -INFINITY", "largest = 0.0f"),
                       ask="What is found in a row whose entries are all near -900?"),
         Misconception("reads the row three times: for the largest, for the sum, for the result", code=SIGNATURE + """\
     int row = blockIdx.x * blockDim.x + threadIdx.x;
@@ -518,8 +497,7 @@ kernel_exercise(
            "Everybody must have read `part[0]` before anybody stores a new `part[t]`."])
 
 
-exercise(
-    id="1.12", title="Draw what a head looks at", kind="write", points=2, minutes=8, difficulty=2, card=r"""
+exercise(id="1.12", title="Draw what a head looks at", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     Return what `figures.heatmap` needs to draw one head of a causal model: a dict with
 
     - `weights`: the `(n, n)` weights of this head, each row adding up to 1, nothing of the future
@@ -538,10 +516,8 @@ exercise(
         Case(randn(rng, 1, 2, 3, 4), randn(rng, 1, 2, 3, 4), 1, "abc", label="3 characters, 2 heads, head 1"),
         Case(randn(rng, 1, 4, 8, 16), randn(rng, 1, 4, 8, 16), 0, "to sleep", label="8 characters, 4 heads, head 0"),
         Case(randn(rng, 1, 4, 11, 16), randn(rng, 1, 4, 11, 16), 3, "O, my lord!", label="11 characters, head 3")],
-    compare=close(atol=1e-5),
-    properties=[("nothing above the diagonal", lambda got, case: not isinstance(got, dict)
-                 or bool((got["weights"].triu(1) == 0).all()))],
-    misconceptions=[
+    compare=close(atol=1e-5), properties=[("nothing above the diagonal", lambda got, case: not isinstance(got, dict)
+                                           or bool((got["weights"].triu(1) == 0).all()))], misconceptions=[
         Misconception("lets every character see the future",
                       change=("scores.masked_fill(~visible, -math.inf)", "scores"),
                       ask="The model guesses the next character. Which keys may query i see?"),
@@ -592,9 +568,7 @@ def backward_cases(rng):
         yield Case(p, randn(rng, *shape), label=f"shape {shape}")
 
 
-exercise(
-    id="1.13", title="The gradient through softmax", kind="write", points=2, minutes=8, difficulty=3,
-    card=r"""
+exercise(id="1.13", title="The gradient through softmax", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     `p = softmax(x)` and `g` is the gradient of the loss with respect to `p`. Return the gradient with respect to `x`,
     **without** building the matrix $\mathrm{diag}(p) - p p^\top$ and without autograd. Any shape; softmax is along the
     last axis. (The check looks at the largest tensor that you make.)
@@ -604,8 +578,7 @@ exercise(
         return p * (g - (p * g).sum(-1, keepdim=True))
     ''', cases=backward_cases, compare=same_without_the_matrix,
     properties=[("the entries of a row add up to 0: a shift of the scores changes nothing",
-                 lambda got, case: bool((got["gradient"].sum(-1).abs() < 1e-4).all()))],
-    misconceptions=[
+                 lambda got, case: bool((got["gradient"].sum(-1).abs() < 1e-4).all()))], misconceptions=[
         Misconception("uses the derivative of the sigmoid", change=("p * (g - (p * g).sum(-1, keepdim=True))",
                                                                     "p * (1 - p) * g"),
                       ask="p_1 depends on x_2 as well. Where is that in your formula?"),
@@ -636,8 +609,7 @@ exercise(
            "$p^\\top g$ is one number per row: a sum with `keepdim=True`."])
 
 
-exercise(
-    id="1.14", title="A place to look at nothing", kind="write", points=2, minutes=8, difficulty=3, card=r"""
+exercise(id="1.14", title="A place to look at nothing", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Give every row one more score, the same learned number `sink`, whose weight goes to no value at all:
     $p_j = e^{s_j} / (e^{\text{sink}} + \sum_i e^{s_i})$. A head that finds nothing can then say so.
 
@@ -687,8 +659,7 @@ exercise(
            "`torch.cat((scores, column), -1)` with a column made by `torch.full_like(scores[..., :1], sink)`."])
 
 
-exercise(
-    id="1.15", title="A bound without the root", kind="predict", points=1, minutes=3, difficulty=2, name="largest",
+exercise(id="1.15", title="A bound without the root", kind="predict", points=1, minutes=3, difficulty=2, name="largest",
     card=r"""
     A head of width 256 divides every query and every key by its root mean square, all gains are 1, and its scores are **not** divided by
     $\sqrt d$, as in Gemma 4. What is the largest score that any query and key can have?

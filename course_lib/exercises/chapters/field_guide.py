@@ -9,8 +9,7 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exact, exe
                                   randn, whole)
 
 
-exercise(
-    id="11.1", title="What a mix keeps", kind="predict", points=1, minutes=3, difficulty=2, card="""
+exercise(id="11.1", title="What a mix keeps", kind="predict", points=1, minutes=3, difficulty=2, card="""
     gpt-oss 120B has 36 layers that take turns: 18 see a window of 128 tokens, 18 see everything. Each has 64 query heads
     on 8 heads of keys and values, 64 wide; the cache holds 2 bytes per number. A text is already 100,000 tokens long.
     By how many **KiB** does the cache grow with the next token?
@@ -26,8 +25,7 @@ exercise(
     hints=["Only 18 of the 36 layers still grow.",
            "One such layer keeps a key and a value of 64 numbers for each of its 8 heads: 2 x 8 x 64 numbers."])
 
-exercise(
-    id="11.2", title="The change that counts", kind="choose", points=1, minutes=3, difficulty=2, card="""
+exercise(id="11.2", title="The change that counts", kind="choose", points=1, minutes=3, difficulty=2, card="""
     A model has 32 full layers and serves texts of 131,072 tokens. Which one change makes its cache smallest?
     """, name="change", answer="b", options={
         "a": "half as many heads of keys and values in every layer",
@@ -45,8 +43,7 @@ exercise(
     hints=["Work out what share of the cache each change leaves.",
            "A half; a quarter and a little; all; all; three quarters."])
 
-exercise(
-    id="11.3", title="Four tokens in one entry", kind="predict", points=1, minutes=4, difficulty=3, card="""
+exercise(id="11.3", title="Four tokens in one entry", kind="predict", points=1, minutes=4, difficulty=3, card="""
     A sparse layer of DeepSeek-V4 writes one entry for every 4 tokens. An entry has 512 numbers, which are key and value at
     once, for all heads; beside it the indexer keeps an entry of 128 numbers for the same 4 tokens. At 2 bytes per number,
     how many **bytes per token** does the layer's cache grow by, far into a text?
@@ -109,8 +106,7 @@ def choose(q, k, weights, seen, top_k):
     return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & seen
 '''
 
-exercise(
-    id="11.4", title="An indexer", kind="write", points=3, minutes=14, difficulty=3, card=r"""
+exercise(id="11.4", title="An indexer", kind="write", points=3, minutes=14, difficulty=3, card=r"""
     Write the indexer of DeepSeek-V3.2. Query token $t$ gives key token $s$ the score
     $\sum_h w_{t,h}\,\mathrm{relu}(q_{t,h} \cdot k_s)$: one small key per token serves all $h$ heads. The layer then looks
     only at the `top_k` tokens with the largest scores.
@@ -119,15 +115,13 @@ exercise(
     - `seen` is `(n, m)`: False is the future, which is never chosen
     - return a boolean `(b, n, m)`; a query that sees no more than `top_k` tokens looks at all of them
     - of equal scores take any, but no more than needed
-    """, given={"torch": torch, "math": math}, solution=CHOOSE,
-    cases=choose_cases, compare=_choice_like, properties=[
+    """, given={"torch": torch, "math": math}, solution=CHOOSE, cases=choose_cases, compare=_choice_like, properties=[
         (
             "no query looks at more than top_k tokens",
             lambda got, case: bool((got.sum(-1) <= case.args[4]).all())),
         (
             "no query looks at a token that it does not see",
-            lambda got, case: not bool((got & ~case.args[3]).any()))],
-    misconceptions=[
+            lambda got, case: not bool((got & ~case.args[3]).any()))], misconceptions=[
         Misconception(
             "cuts off below zero after the heads have been added", code=CHOOSE.replace(
                 'torch.relu(torch.einsum("bhnd,bmd->bhnm", q, k))', 'torch.einsum("bhnd,bmd->bhnm", q, k)'
@@ -163,8 +157,7 @@ exercise(
                       ask="Whose choice is it: that of a row of the scores, or of a column?")],
     hints=["`torch.einsum(\"bhnd,bmd->bhnm\", q, k)` is every query head against the one key of each token.",
            "Hide first: a score of minus infinity loses against every other.",
-           "`scatter` on a tensor of False writes True at the chosen places; rows with few tokens need one more `&`.",
-    ])
+           "`scatter` on a tensor of False writes True at the chosen places; rows with few tokens need one more `&`."])
 
 
 # Axes
@@ -192,8 +185,7 @@ def axis_of_pair(sections, in_turn):
     return torch.where(turn < torch.tensor(sections)[axis], axis, 0)
 '''
 
-exercise(
-    id="11.5", title="Which axis turns which pair", kind="write", points=2, minutes=8, difficulty=3, card="""
+exercise(id="11.5", title="Which axis turns which pair", kind="write", points=2, minutes=8, difficulty=3, card="""
     A token of a picture has three positions: time, height, width. The pairs of a head are dealt out to the axes, and each
     pair turns by the position of its axis. Write `axis_of_pair`.
 
@@ -318,8 +310,7 @@ def sink_cases(rng):
         label="sinks and scores of hundreds")
 
 
-kernel_exercise(
-    id="11.6", title="A sink, in the online softmax", points=3, minutes=14, difficulty=3,
+kernel_exercise(id="11.6", title="A sink, in the online softmax", points=3, minutes=14, difficulty=3,
     name="decode_with_sink", card=r"""
     One decode step of gpt-oss: one query per head, `m` keys and values, and a learned sink that takes weight and gives no
     value. The loop over keys is written; fill in the **online** softmax of chapter 6, so that the sink costs nothing more.
@@ -388,8 +379,7 @@ def channel_delta(q, k, v, decay, beta):
 DECAY = "        state = state * decay[:, :, t, :, None]\n"
 KNOWN = '        known = torch.einsum("bhkv,bhk->bhv", state, k[:, :, t])\n'
 
-exercise(
-    id="11.7", title="Forgetting in the wrong direction", kind="repair", points=2, minutes=8, difficulty=3,
+exercise(id="11.7", title="Forgetting in the wrong direction", kind="repair", points=2, minutes=8, difficulty=3,
     card="""
     The delta rule of Kimi Linear: the state is a matrix with a row for each channel of a **key**, and each of those rows
     forgets at a speed of its own. The code below runs without an error wherever keys and values are equally wide, and it
@@ -402,8 +392,7 @@ exercise(
         Misconception("decays by one number per head, the mean of the channels",
                       change=("decay[:, :, t, :, None]", "decay[:, :, t].mean(-1)[..., None, None]"),
                       ask="What would be left of the difference between this layer and the gated delta net?"),
-        Misconception("asks what the state knows before it has decayed",
-                      change=(DECAY + KNOWN, KNOWN + DECAY),
+        Misconception("asks what the state knows before it has decayed", change=(DECAY + KNOWN, KNOWN + DECAY),
                       ask="After the write, the state should say exactly v about this key if beta is 1. Does it, with your order?"),
         Misconception("adds and does not correct", change=("(v[:, :, t] - known)", "v[:, :, t]"),
                       ask="If the same key arrives twice, with beta 1: what should the state say about it?"),
@@ -418,8 +407,7 @@ exercise(
 
 # Configurations and a layer that are in no list
 
-exercise(
-    id="11.8", title="A configuration from nowhere: what is kept", kind="predict", points=2, minutes=6,
+exercise(id="11.8", title="A configuration from nowhere: what is kept", kind="predict", points=2, minutes=6,
     difficulty=4, card="""
     No model of this name exists. Far into a text, with 2 bytes per number, by how many **KiB** does its cache grow per
     token?
@@ -450,8 +438,7 @@ exercise(
            "Of the first 28 layers, every fourth is full: 7 layers.",
            "Each keeps a key and a value of 128 numbers for 4 heads."])
 
-exercise(
-    id="11.9", title="A configuration from nowhere: what is read", kind="predict", points=2, minutes=8,
+exercise(id="11.9", title="A configuration from nowhere: what is read", kind="predict", points=2, minutes=8,
     difficulty=4, card="""
     Another one that does not exist. The text has 131,072 tokens. How many **MiB** of cache does one decode step read, in
     all layers together, with 2 bytes per number?
@@ -500,16 +487,13 @@ LAYER = """
     ```
 """
 
-exercise(
-    id="11.10", title="Three ideas in an unfamiliar layer", kind="choose", points=2, minutes=6, difficulty=4,
+exercise(id="11.10", title="Three ideas in an unfamiliar layer", kind="choose", points=2, minutes=6, difficulty=4,
     card="""
     Read this layer. It rotates, and groups heads, as nearly all do. Which three other ideas does it use?
-    """ + LAYER,
-    name="ideas", answer="c", options={
+    """ + LAYER, name="ideas", answer="c", options={
         "a": "a latent, a softcap, a gate", "b": "values are keys, QK norm, a sink",
         "c": "values are keys, a sink, a gate", "d": "a window, a sink, a gate",
-        "e": "a latent, QK norm, a window"},
-    misconceptions=[
+        "e": "a latent, QK norm, a window"}, misconceptions=[
         Misconception("takes two narrow heads for a latent from which heads are unfolded", value="a",
                       ask="Is there a matrix that makes keys and values of 16 heads out of `u`? Where does a cap bend the scores?"),
         Misconception("takes the division by 8 for a norm", value="b",
@@ -546,8 +530,7 @@ def layout_cases(rng):
                    label=f"{heads} heads of {d}, layer {layer}, {layout}")
 
 
-exercise(
-    id="11.11", title="Which pairs a checkpoint turns", kind="write", points=2, minutes=8, difficulty=3, card="""
+exercise(id="11.11", title="Which pairs a checkpoint turns", kind="write", points=2, minutes=8, difficulty=3, card="""
     Two layouts of RoPE are in use, and few configurations say which: pairs `(i, i + d / 2)`, called `"half"`, or
     `(2 i, 2 i + 1)`, called `"interleaved"`. You have the weights of a file and scores of the published code. Write
     `layout_of`.
@@ -595,8 +578,7 @@ def route(x, router, correction, top_k):
     return weights / weights.sum(-1, keepdim=True), chosen
 '''
 
-exercise(
-    id="11.12", title="A bias that is no weight", kind="repair", points=2, minutes=6, difficulty=3, card="""
+exercise(id="11.12", title="A bias that is no weight", kind="repair", points=2, minutes=6, difficulty=3, card="""
     A mixture of experts as DeepSeek-V3 has it: a token goes to its `top_k` best experts. So that all experts get work
     without another loss, each has a `correction`, raised while it is idle. It says **who is chosen** and leaves alone
     **how much** each counts. The code below builds, runs, and gives logits that are a little wrong. Mend it.
@@ -642,8 +624,7 @@ def template_cases(rng):
     yield Case(said(*turns), bool(len(turns) % 2), label=f"{len(turns)} turns")
 
 
-exercise(
-    id="11.13", title="A chat template, read by hand", kind="write", points=2, minutes=8, difficulty=3, card="""
+exercise(id="11.13", title="A chat template, read by hand", kind="write", points=2, minutes=8, difficulty=3, card="""
     A model has learned one form of a conversation; its folder says which, as a Jinja template. Any other form is a text
     unlike those it was trained on. `-` eats the blanks and newlines beside a tag; `trim` those at both ends of a text. Write
     `render`, which gives the same text as
@@ -678,8 +659,7 @@ exercise(
                       ask="Which word does the template write for that role?")],
     hints=["Go through the template once for one user message, by hand.", "`str.strip()` is Jinja's `trim`."])
 
-exercise(
-    id="11.14", title="Tokens per second of a folder", kind="predict", points=1, minutes=5, difficulty=2, card="""
+exercise(id="11.14", title="Tokens per second of a folder", kind="predict", points=1, minutes=5, difficulty=2, card="""
     A folder holds 1.7 billion weights of 2 bytes, all read for each token; its 28 layers have 8 heads of keys and
     values, 128 wide, at 2 bytes per number. Your machine reads 60 GB per second. One text of 8,192 tokens goes on, one
     token per step. **How many tokens per second** can it write at most?

@@ -7,15 +7,13 @@ import torch
 from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, whole
 
 
-exercise(
-    id="6.1", title="Below the roof", kind="predict", points=1, minutes=3, difficulty=1, name="flop_per_byte",
+exercise(id="6.1", title="Below the roof", kind="predict", points=1, minutes=3, difficulty=1, name="flop_per_byte",
     card="""
         Attention that is not fused writes the score matrix and reads it back: four passes over $n^2$ numbers, in
         half precision two bytes each. Its work is $4n^2d$ FLOP. For large $n$ the terms linear in $n$ do not matter.
 
         - How many FLOP does it do per byte moved, at $d = 128$?
-        - Type the number.""",
-    answer=64, tolerance=0.5, misconceptions=[
+        - Type the number.""", answer=64, tolerance=0.5, misconceptions=[
         Misconception("counts one pass over the matrix and forgets that it is written and read twice", value=256,
                       ask="The scores are written, read by softmax, written as weights, and then what?"),
         Misconception("counts four-byte numbers", value=32, ask="How many bytes is a number in half precision?"),
@@ -79,8 +77,7 @@ def _one_by_one(f, q, keys, values, scale):
             tracemalloc.stop()
 
 
-exercise(
-    id="6.2", title="One pass over the keys", kind="write", points=2, minutes=8, difficulty=2, card="""
+exercise(id="6.2", title="One pass over the keys", kind="write", points=2, minutes=8, difficulty=2, card="""
         Write `attend_once`: the attention output of one query, from keys and values that come **one pair at a time**.
 
         - `pairs` can be walked through once; keep none of them: in no list, no tensor, and not as plain numbers
@@ -101,13 +98,11 @@ exercise(
                 o = shrink * o + p * value
                 m = m_new
             return o / l
-        ''',
-    cases=_one_pass_cases, call=_one_by_one, compare=close(atol=1e-4),
+        ''', cases=_one_pass_cases, call=_one_by_one, compare=close(atol=1e-4),
     forbid=("softmax", "scaled_dot_product_attention", "logsumexp"),
     properties=[("the output is no smaller than the smallest value and no larger than the largest",
                  lambda got, case: bool((got <= case.args[2].amax(0) + 1e-3).all() and
-                                        (got >= case.args[2].amin(0) - 1e-3).all()))],
-    misconceptions=[
+                                        (got >= case.args[2].amin(0) - 1e-3).all()))], misconceptions=[
         Misconception("does not subtract the largest score", change=[("torch.maximum(m, s)", "torch.tensor(0.0)"),
                                                                       ("torch.tensor(-math.inf)", "torch.tensor(0.0)")],
                       ask="What is exp(300) in float32?"),
@@ -161,8 +156,7 @@ def _merge_cases(rng):
     yield Case((m + 400, l, o), state(2, 2), label="maxima 400 apart")
 
 
-exercise(
-    id="6.3", title="Merge two halves", kind="write", points=2, minutes=7, difficulty=2, card="""
+exercise(id="6.3", title="Merge two halves", kind="write", points=2, minutes=7, difficulty=2, card="""
         Two workers have each looked at some of the keys. Each hands you `(m, l, o)`: for every query the largest score,
         the sum of `exp(score - m)`, and the sum of `exp(score - m) * value`. Write `merge`, which gives the state of
         all keys together.
@@ -170,8 +164,7 @@ exercise(
         - `m` and `l` have shape `(n,)`, `o` has shape `(n, v_dim)`
         - the result has the same form: nothing is divided yet
         - where a worker saw no key for a query, its state is `(-inf, 0, 0)`; no NaN may arise, even if that
-          holds for both""",
-    given={"torch": torch, "math": math}, solution='''
+          holds for both""", given={"torch": torch, "math": math}, solution='''
         def merge(a, b):
             """(m, l, o) of some keys, (m, l, o) of others -> (m, l, o) of all"""
             m = torch.maximum(a[0], b[0])
@@ -180,10 +173,8 @@ exercise(
             l = weight_a * a[1] + weight_b * b[1]
             o = weight_a[:, None] * a[2] + weight_b[:, None] * b[2]
             return m, l, o
-        ''',
-    cases=_merge_cases, compare=close(atol=1e-5, rtol=1e-4),
-    properties=[("nothing is NaN", lambda got, case: not any(bool(x.isnan().any()) for x in got))],
-    misconceptions=[
+        ''', cases=_merge_cases, compare=close(atol=1e-5, rtol=1e-4),
+    properties=[("nothing is NaN", lambda got, case: not any(bool(x.isnan().any()) for x in got))], misconceptions=[
         Misconception("adds sums that were measured from different maxima",
                       change=[("torch.exp(a[0] - base)", "torch.ones_like(m)"),
                               ("torch.exp(b[0] - base)", "torch.ones_like(m)")],
@@ -248,8 +239,7 @@ def _rows_and_lse(got, want, case):
     return close(atol=1e-4 + 2.0**-21 * float(want[1].abs().max()))(got, want, case)
 
 
-exercise(
-    id="6.4", title="The tile loop", kind="write", points=3, minutes=14, difficulty=3, card="""
+exercise(id="6.4", title="The tile loop", kind="write", points=3, minutes=14, difficulty=3, card="""
         Write the loop of the forward pass for one tile of queries. It reads keys and values in tiles of `tile_k`.
 
         - the last tile may be shorter
@@ -276,11 +266,9 @@ exercise(
                 o = shrink[:, None] * o + p @ v[k0:k0 + tile_k]
                 m = m_new
             return o / l[:, None], m + torch.log(l)
-        ''',
-    cases=_tile_loop_cases, call=_tile_by_tile, compare=_rows_and_lse,
+        ''', cases=_tile_loop_cases, call=_tile_by_tile, compare=_rows_and_lse,
     forbid=("softmax", "scaled_dot_product_attention"),
-    properties=[("nothing is NaN", lambda got, case: not any(bool(x.isnan().any()) for x in got))],
-    misconceptions=[
+    properties=[("nothing is NaN", lambda got, case: not any(bool(x.isnan().any()) for x in got))], misconceptions=[
         Misconception("forgets the running maximum and uses each tile's own",
                       change=("torch.maximum(m, s.amax(1))", "s.amax(1)"),
                       ask="What is the maximum of a tile that is masked whole, and what is `m` minus that?"),
@@ -353,8 +341,7 @@ def _traffic_cases(rng):
             yield Case(n, d, tile, order, label=f"n={n}, d={d}, tile={tile}, {order}")
 
 
-exercise(
-    id="6.5", title="What the loops move", kind="write", points=2, minutes=8, difficulty=2, card="""
+exercise(id="6.5", title="What the loops move", kind="write", points=2, minutes=8, difficulty=2, card="""
         Write `elements_moved`: how many numbers go between slow memory and the chip, for one head.
 
         - `"standard"`: read q and k, write S; read S, write P; read P and v, write out
@@ -362,8 +349,7 @@ exercise(
           and v is read
         - `"key-outer"`: each tile of k and of v is read once; for each such pair of tiles all of q is read, and all of
           out, the maxima and the sums are read **and** written
-        - `n` is a multiple of `tile`; return an integer""",
-    solution='''
+        - `n` is a multiple of `tile`; return an integer""", solution='''
         def elements_moved(n, d, tile, order):
             """-> numbers read plus numbers written"""
             rounds = n // tile
@@ -372,8 +358,7 @@ exercise(
             if order == "query-outer":
                 return 2 * n * d + rounds * 2 * n * d
             return 2 * n * d + rounds * (3 * n * d + 4 * n)
-        ''',
-    cases=_traffic_cases, compare=exact(), misconceptions=[
+        ''', cases=_traffic_cases, compare=exact(), misconceptions=[
         Misconception("counts bytes of float32, not numbers", change=[
             ("return 4 * n * d + 4 * n * n", "return 4 * (4 * n * d + 4 * n * n)"),
             ("return 2 * n * d + rounds * 2 * n * d", "return 4 * (2 * n * d + rounds * 2 * n * d)"),
@@ -421,16 +406,14 @@ def _tile_count_cases(rng):
         yield Case(*sizes, label=f"{n_q} x {n_k} in tiles of {tile_q} x {tile_k}")
 
 
-exercise(
-    id="6.6", title="Skip the future", kind="write", points=2, minutes=8, difficulty=3, card="""
+exercise(id="6.6", title="Skip the future", kind="write", points=2, minutes=8, difficulty=3, card="""
         Under a causal mask some tiles need no work, some need no mask, and only the rest need both. Write `count_tiles`.
 
         - *skipped*: no query of the tile sees any key of it
         - *full*: every query of the tile sees every key of it
         - *diagonal*: all others
         - query `i` sees key `j` if `j <= i + n_k - n_q`; tiles at the edges may be smaller
-        - return `(skipped, diagonal, full)`""",
-    given={"torch": torch, "math": math}, solution='''
+        - return `(skipped, diagonal, full)`""", given={"torch": torch, "math": math}, solution='''
         def count_tiles(n_q, n_k, tile_q, tile_k):
             """-> (skipped, diagonal, full)"""
             skipped = diagonal = full = 0
@@ -445,8 +428,7 @@ exercise(
                     else:
                         diagonal += 1
             return skipped, diagonal, full
-        ''',
-    cases=_tile_count_cases, compare=exact(), misconceptions=[
+        ''', cases=_tile_count_cases, compare=exact(), misconceptions=[
         Misconception("aligns the mask to the first key",
                       change=[("last_query + n_k - n_q", "last_query"), ("q0 + n_k - n_q", "q0")],
                       ask="Which key does the last query see when there are more keys than queries?"),
@@ -568,8 +550,7 @@ _BEFORE, _REST = GALLERY_KERNEL.split("        float s[TILE], m_new = m;\n")
 _INNER, _AFTER = _REST.split("        m = m_new;\n        __syncthreads();\n")
 _AFTER = "        __syncthreads();\n" + _AFTER
 
-kernel_exercise(
-    id="6.7", title="The inner loop of a flash kernel", points=4, minutes=18, difficulty=4, name="flash",
+kernel_exercise(id="6.7", title="The inner loop of a flash kernel", points=4, minutes=18, difficulty=4, name="flash",
     card="""
         Tiles of keys and values are already in shared memory. Finish the loop body: the scores of this thread's query
         with the tile (`scale` times the dot product), the running maximum, the rescaled sum and output.
@@ -653,8 +634,7 @@ exercise(
            "Of the last two, one is right when `scale` is 1, the other when the largest score comes first."])
 
 
-kernel_exercise(
-    id="6.9", title="Repair the maximum", kind="repair", points=2, minutes=8, difficulty=3, name="flash",
+kernel_exercise(id="6.9", title="Repair the maximum", kind="repair", points=2, minutes=8, difficulty=3, name="flash",
     card="""
         This kernel is the one that makes NaN. Repair it.
 
@@ -680,14 +660,12 @@ kernel_exercise(
            "From where should `m_new` start, so that a tile that is masked whole changes nothing?"])
 
 
-exercise(
-    id="6.10", title="Tall or wide", kind="choose", points=1, minutes=5, difficulty=2, name="tiles", card="""
+exercise(id="6.10", title="Tall or wide", kind="choose", points=1, minutes=5, difficulty=2, name="tiles", card="""
         A block has 48 KiB of shared memory for float32 tiles of q, k, v and the scores: `tile_q * d + 2 * tile_k * d +
         tile_q * tile_k` numbers. The loops run in the query-outer order with $d = 64$ and $n = 4096$, and may move at
         most 30 % of what the standard passes move. Which tile fits both?""",
     options={"a": "`tile_q` 32, `tile_k` 64", "b": "`tile_q` 64, `tile_k` 32", "c": "`tile_q` 64, `tile_k` 64",
-             "d": "`tile_q` 128, `tile_k` 16", "e": "`tile_q` 192, `tile_k` 16"},
-    answer="d", misconceptions=[
+             "d": "`tile_q` 128, `tile_k` 16", "e": "`tile_q` 192, `tile_k` 16"}, answer="d", misconceptions=[
         Misconception("makes the key tile large; but it is the query tile that decides how often keys are read", value="a",
                       ask="How many times does all of k come past, in terms of `tile_q` and `tile_k`?"),
         Misconception("picks a tile that fits but moves half of what the standard passes move", value="b",
@@ -707,23 +685,19 @@ def _fragment_cases(rng):
         yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
 
 
-exercise(
-    id="6.11", title="Which lane brings which number", kind="write", points=2, minutes=8, difficulty=3,
-    card="""
+exercise(id="6.11", title="Which lane brings which number", kind="write", points=2, minutes=8, difficulty=3, card="""
         Write `element`: the row and the column of $A$ (16 x 16) that a lane holds in one half of one register.
 
         - lane 0 to 31, register 0 to 3, half 0 (the lower 16 bits) or 1
         - the figure above is the definition: in each 8 x 8 piece lane $x$ has row $\\lfloor x / 4 \\rfloor$ and the columns
           $2 (x \\bmod 4)$ and the next
-        - mind the order of the four pieces""",
-    given={"torch": torch, "math": math}, solution='''
+        - mind the order of the four pieces""", given={"torch": torch, "math": math}, solution='''
         def element(lane, register, half):
             """-> (row, column)"""
             row = lane // 4 + 8 * (register % 2)
             column = 2 * (lane % 4) + half + 8 * (register // 2)
             return row, column
-        ''',
-    cases=_fragment_cases, compare=exact(), misconceptions=[
+        ''', cases=_fragment_cases, compare=exact(), misconceptions=[
         Misconception("lets register 1 lie to the right of register 0, not below it",
                       change=[("8 * (register % 2)", "8 * (register // 2)"), ("half + 8 * (register // 2)", "half + 8 * (register % 2)")],
                       ask="In which order are the four pieces of $A$ numbered?"),
@@ -755,20 +729,17 @@ def _backward_cases(rng):
     yield Case(q, k, grad_out, (0.6 * q @ k.mT).logsumexp(-1), 0.6, label="scores of a hundred and more")
 
 
-exercise(
-    id="6.12", title="The gradient of the values", kind="write", points=2, minutes=8, difficulty=3, card="""
+exercise(id="6.12", title="The gradient of the values", kind="write", points=2, minutes=8, difficulty=3, card="""
         The weights were never stored. Make them again from the scores and the saved log-sum-exp, and write `grad_v`.
 
         - the weights are $P_{ij} = \\exp(s_{ij} - \\mathrm{lse}_i)$: no maximum, no sum
         - `k` may be one tile of the keys; `lse` is always that of the whole row
-        - $dV = P^T dO$""",
-    given={"torch": torch, "math": math}, solution='''
+        - $dV = P^T dO$""", given={"torch": torch, "math": math}, solution='''
         def grad_v(q, k, grad_out, lse, scale):
             """q (n_q, d), k (n_k, d), grad_out (n_q, v_dim), lse (n_q,) -> (n_k, v_dim)"""
             p = torch.exp(scale * q @ k.T - lse[:, None])
             return p.T @ grad_out
-        ''',
-    cases=_backward_cases, compare=close(atol=1e-4), forbid=("softmax", "autograd", "backward"),
+        ''', cases=_backward_cases, compare=close(atol=1e-4), forbid=("softmax", "autograd", "backward"),
     misconceptions=[
         Misconception("normalises the weights of the tile anew", change=(
             "torch.exp(scale * q @ k.T - lse[:, None])", "(scale * q @ k.T).exp() / (scale * q @ k.T).exp().sum(1, keepdim=True)"),
@@ -800,21 +771,18 @@ def _score_gradient_cases(rng):
                    label=f"{n_q} queries, a tile of {tile} of {n_k} keys")
 
 
-exercise(
-    id="6.13", title="The gradient of the scores", kind="write", points=3, minutes=10, difficulty=4, card="""
+exercise(id="6.13", title="The gradient of the scores", kind="write", points=3, minutes=10, difficulty=4, card="""
         Write `grad_scores`: $dS$ for one **tile of keys**, from the tile's weights and values and the whole output.
 
         - $dP = dO\\,V^T$
         - through softmax: $dS_{ij} = P_{ij}\\,(dP_{ij} - \\sum_t P_{it}\\,dP_{it})$, with $t$ over **all** keys
         - `p` and `v` hold one tile, so you cannot add up the whole row; make the inner sum **from `out` and `grad_out`**,
-          as one number per row""",
-    given={"torch": torch, "math": math}, solution='''
+          as one number per row""", given={"torch": torch, "math": math}, solution='''
         def grad_scores(p, v, out, grad_out):
             """p (n_q, tile), v (tile, v_dim), out and grad_out (n_q, v_dim) -> (n_q, tile)"""
             delta = (grad_out * out).sum(1)
             return p * (grad_out @ v.T - delta[:, None])
-        ''',
-    cases=_score_gradient_cases, compare=close(atol=1e-5), misconceptions=[
+        ''', cases=_score_gradient_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("adds up P * dP over the tile alone",
                       change=("(grad_out * out).sum(1)", "(p * (grad_out @ v.T)).sum(1)"),
                       ask="The inner sum runs over all keys. How many of them does `p` hold?"),
@@ -851,8 +819,7 @@ def _backward_moved_cases(rng):
     yield Case(tile * tiles, d, tile, label=f"n = {tile * tiles}, d = {d}, tiles of {tile}")
 
 
-exercise(
-    id="6.14", title="Bytes of the backward pass", kind="write", points=2, minutes=8, difficulty=3, card="""
+exercise(id="6.14", title="Bytes of the backward pass", kind="write", points=2, minutes=8, difficulty=3, card="""
         Write `backward_moved`: how many numbers the key-outer backward pass of the first FlashAttention moves between
         slow memory and the chip, for one head.
 
@@ -860,18 +827,15 @@ exercise(
         - each tile of $k$ and $v$ is read once, and its tiles of $dK$ and $dV$ are written once
         - for **each** key tile all of $q$ and $dO$ is read, with two numbers per row ($\\mathrm{lse}$ and $\\delta$), and all
           of $dQ$ is read **and** written
-        - `n` is a multiple of `tile`; return an integer""",
-    given={}, solution='''
+        - `n` is a multiple of `tile`; return an integer""", given={}, solution='''
         def backward_moved(n, d, tile):
             """-> numbers read plus numbers written"""
             first = 2 * n * d + n
             once = 4 * n * d
             again = 4 * n * d + 2 * n
             return first + once + n // tile * again
-        ''',
-    cases=_backward_moved_cases, compare=exact(), misconceptions=[
-        Misconception("reads q and dO once, as if they stayed on the chip",
-                      change=("n // tile * again", "again"),
+        ''', cases=_backward_moved_cases, compare=exact(), misconceptions=[
+        Misconception("reads q and dO once, as if they stayed on the chip", change=("n // tile * again", "again"),
                       ask="Only a tile of keys stays. What passes by it, and how many key tiles are there?"),
         Misconception("counts three passes over n x d numbers in each round, where there are four",
                       change=("again = 4 * n * d + 2 * n", "again = 3 * n * d + 2 * n"),
@@ -906,8 +870,7 @@ exercise(
         A kernel was compiled for an A100: 96 registers per thread, 41 KiB of shared memory per block, blocks of 128 threads.
         A multiprocessor of an A100 has 65,536 registers, a quarter of them for each of its four schedulers, 164 KiB of shared
         memory, of which each block costs 1 KiB more than it asks for, and room for 64 warps and 32 blocks. How many blocks
-        does it hold at once? Type a whole number.""",
-    answer=3, misconceptions=[
+        does it hold at once? Type a whole number.""", answer=3, misconceptions=[
         Misconception("forgets the KiB that each block costs besides its own", value=4,
                       ask="Four blocks ask for 164 KiB. What do they cost?"),
         Misconception("counts the registers, and not the shared memory", value=5,
@@ -918,13 +881,11 @@ exercise(
            "A warp takes 32 x 96 = 3,072 registers, so each scheduler holds 5 warps, all four 20. And shared memory: 42 KiB per block."])
 
 
-exercise(
-    id="6.16", title="Blocks without work", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
+exercise(id="6.16", title="Blocks without work", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
     card="""
         Three texts of 100, 30 and 200 tokens are packed into one row, `cu_seqlens = [0, 100, 130, 330]`. The launch for one head has a
         block for each text and each tile of 64 queries that the longest text has. How many of its blocks find no query of their text
-        and return at once? Type a whole number.""",
-    answer=5, misconceptions=[
+        and return at once? Type a whole number.""", answer=5, misconceptions=[
         Misconception("lets a tile go on into the next text", value=6,
                       ask="330 tokens are 6 tiles of 64 if a tile may hold two texts. Does the block of tile 1 of the first text do so?"),
         Misconception("counts the blocks that have work", value=7, ask="7 blocks have queries: 2, 1 and 4. How many blocks were launched?"),

@@ -7,16 +7,14 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exercise, 
                                   whole)
 
 
-exercise(
-    id="3.1", title="One new token", kind="choose", points=1, minutes=4, difficulty=2, card="""
+exercise(id="3.1", title="One new token", kind="choose", points=1, minutes=4, difficulty=2, card="""
     A model writes its 101st token. The 100 old keys are in a cache, rotated by positions 0 to 99. The new query and key are rotated by a
     call of `apply_rope` that leaves `positions` out. What are the new query's scores with the 100 old keys?
     """, name="scores", options={
         "a": "right: rotations are relative, so the starting point does not matter",
         "b": "as without any positions: a single token has no order",
         "c": "as if the new token were at position 0: distances 0 to -99 in place of 100 to 1",
-        "d": "an error, because the table has more than one row"},
-    answer="c", misconceptions=[
+        "d": "an error, because the table has more than one row"}, answer="c", misconceptions=[
         Misconception("trusts relativity where only one side has moved", value="a",
                       ask="A score depends on the difference of two positions. Which two positions enter here?"),
         Misconception("expects a table to be as long as the text", value="d",
@@ -27,8 +25,7 @@ exercise(
            "The score depends on (position of query) - (position of key). Put in 0 for the query."])
 
 
-exercise(
-    id="3.2", title="What one token costs", kind="predict", points=1, minutes=3, difficulty=1, card="""
+exercise(id="3.2", title="What one token costs", kind="predict", points=1, minutes=3, difficulty=1, card="""
     Llama 3 70B has 80 layers, 64 query heads, 8 heads of keys and values, and a `head_dim` of 128. Its cache holds
     2 bytes per number. How many **KiB** does one token add to the cache? Type the number.
     """, name="kib", answer=320, tolerance=0.5, misconceptions=[
@@ -45,8 +42,7 @@ exercise(
            "2 x 8 x 128 numbers per layer, 2 bytes each, 80 layers, and a KiB is 1024 bytes."])
 
 
-exercise(
-    id="3.3", title="Which head goes with which", kind="write", points=2, minutes=6, difficulty=2, card="""
+exercise(id="3.3", title="Which head goes with which", kind="write", points=2, minutes=6, difficulty=2, card="""
     Write `repeat_kv(x, group_size)`: every head of keys occurs `group_size` times, the copies next to each other.
 
     - `(b, n_kv_heads, n, d)` becomes `(b, n_kv_heads * group_size, n, d)`
@@ -61,8 +57,7 @@ exercise(
         Case(torch.arange(4.0).view(1, 2, 2, 1), 2, label="2 heads, groups of 2"),
         Case(randn(rng, 2, 3, 5, 4), 2, label="a batch of 2, 3 heads, groups of 2"),
         Case(randn(rng, 1, 1, 3, 8), 4, label="one head for all"),
-        Case(randn(rng, 1, 4, 3, 2), 1, label="groups of one")],
-    compare=close(atol=0), misconceptions=[
+        Case(randn(rng, 1, 4, 3, 2), 1, label="groups of one")], compare=close(atol=0), misconceptions=[
         Misconception("tiles the heads, [K0 K1 K0 K1]", body="return x.repeat(1, group_size, 1, 1)",
                       ask="Query heads 0 and 1 are one group. Which key head do they find in your result, at 0 and at 1?"),
         Misconception("takes group_size for the number of heads that should come out",
@@ -118,8 +113,7 @@ def grouped_attention(q, k, v):
     return (weights @ v).reshape(b, n_heads, n, v.shape[-1])
 '''
 
-exercise(
-    id="3.4", title="No copy at all", kind="write", points=3, minutes=17, difficulty=3, card=r"""
+exercise(id="3.4", title="No copy at all", kind="write", points=3, minutes=17, difficulty=3, card=r"""
     Write grouped attention **without** repeating a key. The queries of one group are multiplied by the same keys, so stack
     them: a group of `g` heads with `n` queries each is one matrix of `g n` rows.
 
@@ -173,8 +167,7 @@ exercise(
            "The result has shape `(b, n_kv_heads, g * n, v_dim)`. One more reshape undoes the first."])
 
 
-exercise(
-    id="3.5", title="FLOPs per byte, in groups", kind="predict", points=1, minutes=5, difficulty=3, card=r"""
+exercise(id="3.5", title="FLOPs per byte, in groups", kind="predict", points=1, minutes=5, difficulty=3, card=r"""
     One decoding step attends to $n = 64$ keys. Each query head makes $4nd$ FLOPs. At 2 bytes per number it reads its query and writes its
     output ($4d$ bytes), and it reads $n$ keys and $n$ values ($4nd$ bytes), which in grouped attention are read once for $g$ heads. By what
     factor do the FLOPs per byte grow from $g = 1$ to $g = 4$? Type it with two decimals.
@@ -305,15 +298,13 @@ __global__ void mix_values(const float* __restrict__ weights, const float* __res
 '''
 
 kernel_exercise(
-    id="3.7", title="Two arrays in one", points=3, minutes=8, difficulty=3, name="mix_values", kind="repair",
-    card="""
+    id="3.7", title="Two arrays in one", points=3, minutes=8, difficulty=3, name="mix_values", kind="repair", card="""
     One block mixes the values of a group: `n` values, at most 32, and the weights of `heads` query heads, both brought to shared memory first.
     With few values it is right; with 31 or 32 it is not. Read what the sanitizer says about **both** threads, and repair the kernel.
 
     - one line is enough
     - the launch reserves `4 * (32 * (d + 1) + heads * 32)` bytes of shared memory
-    """,
-    stub=VALUES.replace("tile + 32 * (d + 1);         // [heads]", "tile + 32 * d;               // [heads]"),
+    """, stub=VALUES.replace("tile + 32 * (d + 1);         // [heads]", "tile + 32 * d;               // [heads]"),
     solution=VALUES, cases=lambda rng: [
         Case(torch.softmax(randn(rng, 2, 5), -1), randn(rng, 5, 4), label="2 heads, 5 values"),
         Case(torch.softmax(randn(rng, 4, 32), -1), randn(rng, 32, 16), label="4 heads, 32 values"),
@@ -337,8 +328,7 @@ kernel_exercise(
            "`weight` must begin after 32 whole rows."])
 
 
-exercise(
-    id="3.8", title="A cache of latents", kind="predict", points=1, minutes=4, difficulty=2, card="""
+exercise(id="3.8", title="A cache of latents", kind="predict", points=1, minutes=4, difficulty=2, card="""
     DeepSeek-V3 keeps, in each of its 61 layers, a latent of 512 numbers and a shared rotary key of 64 numbers per token, 2 bytes
     each; it has 128 heads. How many **KiB** does a token add? One decimal is enough.
     """, name="kib", answer=61 * 576 * 2 / 1024, tolerance=0.06, misconceptions=[
@@ -373,8 +363,7 @@ def layer_cases(rng):
     yield Case([{"kind": "window", "window": 1024, **big}] * 5 + [{"kind": "full", **big}], 131072, label="five windows and a full layer, 131,072 tokens")
 
 
-exercise(
-    id="3.9", title="A cache, layer by layer", kind="write", points=3, minutes=10, difficulty=3, card="""
+exercise(id="3.9", title="A cache, layer by layer", kind="write", points=3, minutes=10, difficulty=3, card="""
     Write `cache_size(layers, tokens)`: the bytes, an integer, that one sequence of `tokens` tokens keeps in a model whose layers differ.
 
     - `{"kind": "full", "kv_heads": 8, "head_dim": 128}` keeps a key and a value per head and token, 2 bytes per number
@@ -422,8 +411,7 @@ exercise(
            "A window layer keeps `min(tokens, window)` keys and as many values."])
 
 
-exercise(
-    id="3.10", title="Absorb the up-projection", kind="write", points=2, minutes=8, difficulty=3, card=r"""
+exercise(id="3.10", title="Absorb the up-projection", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Head $h$ unfolds a latent $c$ to a key $W_h c$. Its score with a query is $q \cdot (W_h c)$. Write `fold_query(q, k_up)`,
     which moves $W_h$ to the side of the query: its result, multiplied with the latents themselves, gives the same scores.
     """, given={"torch": torch}, solution='''
@@ -456,16 +444,14 @@ def pool_heads(weight, n_heads, n_kv_heads):
     return heads.mean(1).reshape(n_kv_heads * d, -1)
 '''
 
-exercise(
-    id="3.11", title="From trained heads to groups", kind="write", points=2, minutes=8, difficulty=2, card="""
+exercise(id="3.11", title="From trained heads to groups", kind="write", points=2, minutes=8, difficulty=2, card="""
     A trained layer has a key projection for every head, stacked: rows `0..d-1` are head 0, rows `d..2d-1` head 1, and so on.
     Write `pool_heads(weight, n_heads, n_kv_heads)`: each new head is the **mean** of the heads of its group.
     """, given={"torch": torch}, solution=POOL, cases=lambda rng: [
         Case(torch.tensor([[1.0], [3.0], [10.0], [30.0]]), 4, 2, label="4 heads of one row, into 2"),
         Case(randn(rng, 12, 5), 4, 2, label="4 heads of 3 rows, into 2"),
         Case(randn(rng, 12, 5), 6, 1, label="6 heads of 2 rows, into 1"),
-        Case(randn(rng, 8, 3), 4, 4, label="as many as before")],
-    compare=close(atol=1e-6), misconceptions=[
+        Case(randn(rng, 8, 3), 4, 4, label="as many as before")], compare=close(atol=1e-6), misconceptions=[
         Misconception("adds the heads and does not divide", change=("mean(1)", "sum(1)"),
                       ask="What happens to the size of every score when a key is the sum of its group?"),
         Misconception("pools heads that are n_kv_heads apart",
@@ -482,8 +468,7 @@ exercise(
            "`reshape(n_kv_heads, group_size, d, d_model)`, then a mean over axis 1, then back to two axes."])
 
 
-exercise(
-    id="3.12", title="Fewer heads", kind="predict", points=1, minutes=3, difficulty=2, card="""
+exercise(id="3.12", title="Fewer heads", kind="predict", points=1, minutes=3, difficulty=2, card="""
     A tip: "Use fewer heads to shrink the KV cache." A layer of width 512 goes from 8 heads of 64 to 4 heads of 128, each head with its own
     keys and values. By what factor does its cache change? (1 means not at all, 0.5 half.)
     """, name="factor", answer=1, tolerance=1e-6, misconceptions=[
@@ -543,8 +528,7 @@ __global__ void latent_heads(const float* __restrict__ q, const float* __restric
 '''
 LATENT_LOAD = "    for (int e = threadIdx.x; e < n * width; e += blockDim.x) tile[e / width * pitch + e % width] = tokens[e];\n"
 
-kernel_exercise(
-    id="3.13", title="Key and value at once", points=3, minutes=15, difficulty=4, name="latent_heads",
+kernel_exercise(id="3.13", title="Key and value at once", points=3, minutes=15, difficulty=4, name="latent_heads",
     card="""
     One decoding step on latents, in one block of 128 threads: `heads` query heads attend to `n` tokens, at most 32. A row of `tokens` holds
     the latent (`latent_dim` numbers), then the rotated key (`rope_dim`). A row of `q`, with $W_h$ already on its side, is as wide.
@@ -563,8 +547,7 @@ kernel_exercise(
         Case(randn(rng, 5, 12), randn(rng, 31, 12), 8, label="5 heads, 31 tokens, a latent of 8 and a rotated key of 4"),
         Case(randn(rng, 16, 32) / 4, randn(rng, 32, 32), 24, label="16 heads, 32 tokens, a latent of 24 and a rotated key of 8")],
     launch=latent_launch, compare=close(atol=1e-5), traffic=latent_traffic,
-    expect=lambda q, tokens, latent_dim: torch.softmax(q @ tokens.T, -1) @ tokens[:, :latent_dim],
-    misconceptions=[
+    expect=lambda q, tokens, latent_dim: torch.softmax(q @ tokens.T, -1) @ tokens[:, :latent_dim], misconceptions=[
         Misconception("reads the latents again for the values", change=(
             "weight[head * 32 + row] * tile[row * pitch + c]", "weight[head * 32 + row] * tokens[row * width + c]"),
                       ask="Where is the latent of this token already, since its score was computed?"),

@@ -7,9 +7,7 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exact, exe
                                   randn, whole)
 
 
-exercise(
-    id="7.1", title="Twice the text", kind="predict", points=1, minutes=3, difficulty=1, name="factor",
-    card="""
+exercise(id="7.1", title="Twice the text", kind="predict", points=1, minutes=3, difficulty=1, name="factor", card="""
     Without a cache, each new token means one more pass over the whole text so far, and in a pass every token looks at all
     tokens up to its own place. A text of 1,000 tokens is generated, then one of 2,000, each from a single token. By what
     factor does the total number of **scores** computed grow? Type the nearest integer.
@@ -100,8 +98,7 @@ class RowCache:
         return self.k[:, :self.length], self.v[:, :self.length]
 '''
 
-exercise(
-    id="7.2", title="Room for all of it", kind="write", points=2, minutes=8, difficulty=2, card="""
+exercise(id="7.2", title="Room for all of it", kind="write", points=2, minutes=8, difficulty=2, card="""
     Finish `RowCache`. Its room is reserved once, filled with NaN so that an unwritten slot is noticed; `length` says how many
     tokens are stored (a stored one may hold NaN too).
 
@@ -114,8 +111,7 @@ exercise(
     def view(self):
         """-> k, v (heads, length, d): all that was appended, oldest first"""
         raise NotImplementedError
-''',
-    solution=ROW_CACHE, cases=row_cache_cases, call=_use_row_cache, compare=close(atol=0),
+''', solution=ROW_CACHE, cases=row_cache_cases, call=_use_row_cache, compare=close(atol=0),
     forbid=("cat", "concat", "stack", "hstack", "vstack"), misconceptions=[
         Misconception("writes every append to the front", change=("slice(self.length, self.length + k.shape[1])",
                                                                   "slice(0, k.shape[1])"),
@@ -197,8 +193,7 @@ _WRONG_POSITIONS = """    if len(past_k) == 0:
 """
 _LATE, _CORNER = (_RIGHT_POSITIONS, _WRONG_POSITIONS), (".tril(total - n)", ".tril()")
 
-exercise(
-    id="7.3", title="Right without a cache, wrong with one", kind="repair", points=3, minutes=10, difficulty=3,
+exercise(id="7.3", title="Right without a cache, wrong with one", kind="repair", points=3, minutes=10, difficulty=3,
     card="""
     `attend_with_cache` is right for a whole prompt and wrong for the tokens after it. It has **two** mistakes: one in the
     positions, one in the mask. Find them and repair them.
@@ -240,8 +235,7 @@ exercise(
            "`tril(c)` moves the diagonal by `c` columns to the right."])
 
 
-exercise(
-    id="7.4", title="How many readers fit", kind="predict", points=1, minutes=3, difficulty=2, name="sequences",
+exercise(id="7.4", title="How many readers fit", kind="predict", points=1, minutes=3, difficulty=2, name="sequences",
     card="""
     Llama 3 8B has 32 layers with 32 query heads and 8 heads of keys and values of width 128. Its weights take 16 GB,
     and each cached number takes 2 bytes. A GPU has 80 GB ($80 \\cdot 10^9$ bytes). How many sequences of 8,192 tokens
@@ -279,9 +273,7 @@ exercise(
            "Steps per second are $4.8 \\cdot 10^{12}$ divided by these bytes; a step gives 32 tokens."])
 
 
-exercise(
-    id="7.6", title="Bytes in flight", kind="predict", points=1, minutes=6, difficulty=2, name="parts",
-    card="""
+exercise(id="7.6", title="Bytes in flight", kind="predict", points=1, minutes=6, difficulty=2, name="parts", card="""
     One sequence of Llama 3 8B decodes one token on a GPU that reads 4.8 TB/s; a load takes about 700 ns to return. A
     thread block of the kernel serves one part of the keys of one of the 8 **key** heads. It has 4 warps, and each warp keeps 8
     loads of 512 bytes in flight (32 lanes, 16 bytes each). Memory is busy only while bandwidth times latency, in bytes, is
@@ -354,8 +346,7 @@ def part_expect(q, k, v, keys, scale):
 
 
 kernel_exercise(
-    id="7.7", title="One warp, one part of the keys", points=4, minutes=20, difficulty=4, name="attend_part",
-    card="""
+    id="7.7", title="One warp, one part of the keys", points=4, minutes=20, difficulty=4, name="attend_part", card="""
     Finish the loop of a decoding kernel. A warp serves one query and one part of the keys; lane `i` holds entry `i` of the
     query, and of each key and value.
 
@@ -443,8 +434,7 @@ kernel_exercise(
     - all 32 lanes have to reach a shuffle that names all 32
     - a lane without an entry must not read one, and must not spoil the sum
     - budget: one request reads a key, another the query; no shared memory
-    """,
-    stub=SCORES[:_FROM] + _GUARDED + SCORES[_TO:], solution=SCORES, cases=score_cases, compare=close(atol=1e-5),
+    """, stub=SCORES[:_FROM] + _GUARDED + SCORES[_TO:], solution=SCORES, cases=score_cases, compare=close(atol=1e-5),
     launch=lambda q, k: Launch(grid=len(k), block=32, args=[q, k, out((len(k),)), len(q)]), expect=lambda q, k: k @ q,
     traffic=lambda q, k: len(k) * 32 * (2 * -(-len(q) // 8) + 1), wavefronts=0, misconceptions=[
         Misconception("lets lanes beyond the width read", change=("lane < d ? q[lane] * k[j * d + lane] : 0.0f",
@@ -474,8 +464,7 @@ def rolling_cases(rng):
             yield Case(t, window, n_sink, reindexed, label=f"token {t}, window {window}, {n_sink} sinks, reindexed {reindexed}")
 
 
-exercise(
-    id="7.9", title="Positions in a rolling cache", kind="write", points=2, minutes=7, difficulty=3, card="""
+exercise(id="7.9", title="Positions in a rolling cache", kind="write", points=2, minutes=7, difficulty=3, card="""
     A rolling cache holds the first `n_sink` tokens and the last `window`, the newest included. Write `rolling_positions`
     for the moment at which token `t` (counted from 0) has just been appended: the position of its query, and the list of
     the positions of all keys held, oldest first.
@@ -520,8 +509,7 @@ def quantize_cases(rng):
         yield Case(x, bits, dim, label=f"{n} x {d}, {bits} bits, one step along dim {dim}")
 
 
-exercise(
-    id="7.10", title="Fewer bits", kind="write", points=2, minutes=8, difficulty=3, card="""
+exercise(id="7.10", title="Fewer bits", kind="write", points=2, minutes=8, difficulty=3, card="""
     Write `quantize`: the entries along `dim` share a lowest value and a step. An entry is kept as the whole number of steps
     above the lowest, $x \\approx \\text{low} + \\text{step} \\cdot \\text{code}$.
 
@@ -537,8 +525,7 @@ exercise(
         return ((x - low) / step).round(), step, low
     ''', cases=quantize_cases, compare=close(atol=1e-4, rtol=1e-4),
     properties=[("no entry errs by more than half a step", lambda got, case: bool(
-        ((got[2] + got[1] * got[0] - case.args[0]).abs() <= 0.501 * got[1]).all()))],
-    misconceptions=[
+        ((got[2] + got[1] * got[0] - case.args[0]).abs() <= 0.501 * got[1]).all()))], misconceptions=[
         Misconception("counts one code too many", change=("2**bits - 1", "2**bits"),
                       ask="What is the highest number that 4 bits can hold?"),
         Misconception("cuts off instead of rounding", change=(".round()", ".floor()"),
@@ -564,8 +551,7 @@ def beam_cases(rng):
                    label=f"{beams} beams, {vocabulary} tokens, keep {keep}")
 
 
-exercise(
-    id="7.11", title="A step of beam search", kind="write", points=2, minutes=6, difficulty=2, card="""
+exercise(id="7.11", title="A step of beam search", kind="write", points=2, minutes=6, difficulty=2, card="""
     Beam search keeps the `keep` likeliest texts. Write one step: each beam has a score (the log probability of its text so
     far), and `log_p` the log probabilities of its next token.
 
@@ -607,8 +593,7 @@ def keep_cases(rng):
     yield Case(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.25, 0.5]), label="the draft likes a token that the target never draws")
 
 
-exercise(
-    id="7.12", title="Keep or replace", kind="write", points=3, minutes=8, difficulty=4, card="""
+exercise(id="7.12", title="Keep or replace", kind="write", points=3, minutes=8, difficulty=4, card="""
     A draft model has drawn a token from `draft`; the large model would have drawn from `target`. Write
     `keep_and_replace`, which makes up for the difference.
 
@@ -647,8 +632,7 @@ exercise(
            "What is missing at x is max(target - draft, 0); a replacement is drawn in proportion to it."])
 
 
-exercise(
-    id="7.13", title="Tokens for a pass", kind="predict", points=1, minutes=4, difficulty=3, name="tokens",
+exercise(id="7.13", title="Tokens for a pass", kind="predict", points=1, minutes=4, difficulty=3, name="tokens",
     card="""
     Four tokens are drafted, and each is kept with probability 0.8, if all before it were kept. A pass of the large model
     yields those that were kept and one more. How many tokens is that on average? Two decimals.
@@ -665,9 +649,7 @@ exercise(
            "$1 + 0.8 + 0.8^2 + 0.8^3 + 0.8^4$."])
 
 
-exercise(
-    id="7.14", title="Find the spill", kind="predict", points=1, minutes=5, difficulty=3, name="reports",
-    card="""
+exercise(id="7.14", title="Find the spill", kind="predict", points=1, minutes=5, difficulty=3, name="reports", card="""
     Four kernels keep a row of numbers per thread, `float row[...]`, and read each entry three times:
 
     - kernel a: 40 numbers; all loops are unrolled, so every index is known when the kernel is compiled
@@ -697,8 +679,7 @@ exercise(
            "Only one report has spills. In another the stack is as large as the row, and nothing is spilled."])
 
 
-exercise(
-    id="7.15", title="One token further", kind="write", points=2, minutes=8, difficulty=3, card="""
+exercise(id="7.15", title="One token further", kind="write", points=2, minutes=8, difficulty=3, card="""
     A model has read a text: `states[i]` is its state after token `i`, from which it predicts token `i + 1` itself. A multi-token head
     gets a state and **one later token** and learns the token after that. Write what it learns from: with `ahead = 1`, state `i` goes with
     token `i + 1`, and the target is token `i + 2`; with `ahead = 2`, for a second head, each is one token later.

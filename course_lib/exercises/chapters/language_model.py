@@ -22,8 +22,7 @@ def pair_cases(rng):
         yield Case(words, torch.randint(1, 6, (len(words),), generator=rng).tolist(), label=f"{len(words)} drawn words")
 
 
-exercise(
-    id="10.1", title="The most frequent pair", kind="write", points=2, minutes=9, difficulty=2, card="""
+exercise(id="10.1", title="The most frequent pair", kind="write", points=2, minutes=9, difficulty=2, card="""
     Again and again a byte-pair tokenizer merges the two neighbours that occur side by side most often. Write the search
     for the first merge, `best_pair(words, counts)`. Here the pieces are single characters.
 
@@ -63,12 +62,10 @@ exercise(
            "`min` with the key `(-how_often, pair)` prefers the most frequent, and of those the smallest."])
 
 
-exercise(
-    id="10.2", title="Before the first step", kind="predict", points=1, minutes=3, difficulty=1, card=r"""
+exercise(id="10.2", title="Before the first step", kind="predict", points=1, minutes=3, difficulty=1, card=r"""
     A model that has learned nothing gives each of its 65 characters about the same probability. What is its loss, the
     mean of $-\ln p$(next character), in nats? Type it with two digits after the point.
-    """,
-    given={"math": math}, name="first_loss", answer=lambda: math.log(65), tolerance=0.02, misconceptions=[
+    """, given={"math": math}, name="first_loss", answer=lambda: math.log(65), tolerance=0.02, misconceptions=[
         Misconception("measures in bits", value=lambda: math.log2(65), ask="Which logarithm gives nats?"),
         Misconception("forgets the minus", value=lambda: -math.log(65), ask="A probability is at most 1. Can -ln p be below 0?"),
         Misconception("gives the probability, not its logarithm", value=lambda: 1 / 65,
@@ -89,8 +86,7 @@ def schedule_cases(rng):
         yield Case(step, steps, peak, warmup, floor, label=f"step {step} of {steps}, {warmup} of warm-up, floor {floor:.2f}")
 
 
-exercise(
-    id="10.3", title="Up and down again", kind="write", points=2, minutes=7, difficulty=2, card=r"""
+exercise(id="10.3", title="Up and down again", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     The running averages of AdamW need a few steps before they mean anything. So the learning rate rises in a straight line
     for `warmup` steps, and then falls like half a cosine wave. Write it.
 
@@ -153,8 +149,7 @@ def fit(weight, xs, ys, rate, parts):
     return weight.detach()
 '''
 
-exercise(
-    id="10.4", title="The loop that drifts", kind="repair", points=3, minutes=9, difficulty=3, card="""
+exercise(id="10.4", title="The loop that drifts", kind="repair", points=3, minutes=9, difficulty=3, card="""
     This loop fits a line. To save memory it processes each batch in `parts` equal parts, adds up their gradients, and
     then takes one step of gradient descent. It runs, the loss falls at first, and it is wrong in **two** ways.
 
@@ -182,8 +177,7 @@ exercise(
            "One line clears the gradient once per step; one division repairs the sum."])
 
 
-exercise(
-    id="10.5", title="Which layers to buy", kind="choose", points=1, minutes=6, difficulty=3, card="""
+exercise(id="10.5", title="Which layers to buy", kind="choose", points=1, minutes=6, difficulty=3, card="""
     A model of 8 layers serves texts of 8192 tokens. A **full** layer caches every token; a **sliding** layer the last
     1024; a **state** layer as much as 128 tokens would take. The cache may be at most 30 % of that of eight full layers.
     And at least one layer must be able to attend *directly* to each of the last 6000 tokens, so that a name can be copied
@@ -202,8 +196,7 @@ exercise(
            "Which mixes have a layer whose cache still holds the keys of 6000 tokens ago?"])
 
 
-exercise(
-    id="10.6", title="A score for induction", kind="write", points=2, minutes=9, difficulty=3, card=r"""
+exercise(id="10.6", title="A score for induction", kind="write", points=2, minutes=9, difficulty=3, card=r"""
     A text consists of $n$ random tokens and the same $n$ again, so position $i \ge n$ holds the token of position $i - n$.
     To predict the next token, a head should attend to the token that followed **last time**, at position $i - n + 1$.
     Write the score of a head.
@@ -253,8 +246,7 @@ def _nucleus_like(got, want, case):
     return told
 
 
-exercise(
-    id="10.7", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3, card="""
+exercise(id="10.7", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3, card="""
     Top-p sampling draws only from the **nucleus**: the fewest tokens, likeliest first, whose probabilities add up to at
     least `p`. Write the distribution that it draws from.
 
@@ -277,8 +269,7 @@ exercise(
         Case(torch.tensor([0.25, 0.05, 0.4, 0.3]), 0.9, label="four tokens, p = 0.9"),
         Case(torch.tensor([0.125, 0.25, 0.5, 0.125]), 0.8, label="the last token needed is as likely as another"),
         Case(torch.softmax(2 * randn(rng, 12), -1), 0.8, label="twelve tokens"),
-        Case(torch.softmax(randn(rng, 30), -1), 1.0, label="p = 1 keeps all")],
-    compare=_nucleus_like,
+        Case(torch.softmax(randn(rng, 30), -1), 1.0, label="p = 1 keeps all")], compare=_nucleus_like,
     properties=[("it sums to 1", lambda got, case: abs(float(got.sum()) - 1) < 1e-5)], misconceptions=[
         Misconception("drops the token with which the sum reaches p",
                       change=("before < p", "(before + ordered <= p) | (before == 0)"),
@@ -310,8 +301,7 @@ exercise(
            "`sort` also gives the order; `out[order] = ...` puts everything back."])
 
 
-exercise(
-    id="10.9", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2, card="""
+exercise(id="10.9", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2, card="""
     A server is asked for **four** samples after one prompt of 200 tokens, 20 new tokens each. It reads the prompt once; the
     samples share its pages and differ from their first new token on. For how many tokens in all does the model compute
     keys and values?
@@ -376,8 +366,7 @@ def _norm_traffic(x, delta, weight, eps):
     return 32 * (4 * sectors + -(-d // 8))
 
 
-kernel_exercise(
-    id="10.8", title="Add and normalise, fused", points=4, minutes=12, difficulty=3, name="add_norm",
+kernel_exercise(id="10.8", title="Add and normalise, fused", points=4, minutes=12, difficulty=3, name="add_norm",
     card=r"""
     Between two layers of the model, two things happen to each token: what the last layer computed is added to the
     stream, and the sum is normalised. Fuse them: one launch, one block per token.
@@ -388,8 +377,7 @@ kernel_exercise(
     - read `x` and `delta` from global memory once, neighbouring threads neighbouring numbers: the row fits into shared
       memory, as `row`
     - `block_sum` is given. Every thread of the block must call it
-    """,
-    stub=ADD_NORM[:_LOOPS] + "    // your code: add, write the stream, sum the squares; then normalise\n}\n",
+    """, stub=ADD_NORM[:_LOOPS] + "    // your code: add, write the stream, sum the squares; then normalise\n}\n",
     solution=ADD_NORM, cases=norm_cases, compare=close(atol=1e-4, rtol=1e-4),
     launch=lambda x, delta, weight, eps: Launch(
         grid=len(x), block=128, shared=4 * x.shape[1],
@@ -438,8 +426,7 @@ def chain_cases(rng):
         yield Case(p, label=f"{n} words")
 
 
-exercise(
-    id="10.10", title="The floor", kind="write", points=3, minutes=12, difficulty=4, card=r"""
+exercise(id="10.10", title="The floor", kind="write", points=3, minutes=12, difficulty=4, card=r"""
     A text is made by a chain: word $j$ follows word $i$ with probability $p_{ij}$. No model, however large, has an expected
     loss below the **entropy rate** $\sum_i \pi_i \sum_j -p_{ij} \ln p_{ij}$, where $\pi_i$ is the share of word $i$ in a
     long text. Compute it.
@@ -477,8 +464,7 @@ exercise(
            "`torch.special.xlogy(p, p)` is $p \\ln p$, with 0 where p is 0.", "The surprise after each word, weighted by how often it occurs."])
 
 
-exercise(
-    id="10.11", title="A penalty that rewards", kind="repair", points=2, minutes=7, difficulty=2, card="""
+exercise(id="10.11", title="A penalty that rewards", kind="repair", points=2, minutes=7, difficulty=2, card="""
     A repetition penalty above 1 should make tokens that the text already contains **less** likely. This one is often seen,
     and for some tokens it does the opposite. Find out for which, and repair it.
 

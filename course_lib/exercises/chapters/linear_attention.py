@@ -44,8 +44,7 @@ def watched(f, q, k, v, *size):
         return f(q, k, v, *size)
 
 
-exercise(
-    id="4.1", title="Keys first", kind="write", points=2, minutes=8, difficulty=2, card=r"""
+exercise(id="4.1", title="Keys first", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     `q` and `k` hold **features** already, all positive. Write linear attention without a mask:
     $o_i = \sum_j (q_i \cdot k_j)\, v_j \,/ \sum_j q_i \cdot k_j$.
 
@@ -92,8 +91,7 @@ exercise(
            "The denominator is `q @ normaliser[..., None]`, one number per query."])
 
 
-exercise(
-    id="4.4", title="Where the lines cross", kind="predict", points=1, minutes=4, difficulty=2, card=r"""
+exercise(id="4.4", title="Where the lines cross", kind="predict", points=1, minutes=4, difficulty=2, card=r"""
     Causal attention with $d = 64$, chunks of $C = 32$. Count only what is needed: softmax attention skips the keys after
     each query, and so does linear attention inside its chunks. Beyond which length $n$ does linear attention do **less**
     arithmetic? Type the $n$ at which both do the same.
@@ -108,8 +106,7 @@ exercise(
            "Linear, a token: $2d^2$ to write the state, $2d^2$ to read it, and $2Cd$ inside the chunk."])
 
 
-exercise(
-    id="4.9", title="Positive random features", kind="write", points=2, minutes=8, difficulty=3, card=r"""
+exercise(id="4.9", title="Positive random features", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Write Performer's features: for each direction $w_r$, $\phi_r(x) = e^{w_r \cdot x - |x|^2/2} / \sqrt m$.
 
     - $m$ is the number of directions
@@ -140,15 +137,13 @@ exercise(
     hints=["`x @ w.T` holds all the $w_r \\cdot x$.", "$|x|^2$ for every row: `x.square().sum(-1, keepdim=True)`."])
 
 
-exercise(
-    id="4.10", title="Why not causal?", kind="choose", points=1, minutes=3, difficulty=2, card="""
+exercise(id="4.10", title="Why not causal?", kind="choose", points=1, minutes=3, difficulty=2, card="""
     Linformer replaces `n` keys by `r` mixtures of them. Why is there no causal form for a model that writes?
     """, name="reason", answer="d",
     options={"a": "a triangular mask needs a square matrix, and n x r is not one",
              "b": "r mixtures cannot be computed before all queries are known",
              "c": "the softmax over r columns no longer adds up to 1",
-             "d": "each mixture already contains keys from the future"},
-    misconceptions=[
+             "d": "each mixture already contains keys from the future"}, misconceptions=[
         Misconception("blames the shape of the matrix", value="a",
                       ask="Chapter 1 masked 5 queries against 7 keys. What would a mask on column 3 of n x r hide?"),
         Misconception("blames the softmax", value="c", ask="Softmax normalises each row. Does it matter how long the row is?"),
@@ -157,8 +152,7 @@ exercise(
     hints=["A mixture is a row of `n` weights times the keys. Which of the keys does it weigh?", "Write out mixture 1 for a text of four words. Which words are in it?"])
 
 
-exercise(
-    id="4.2", title="One step of the recurrence", kind="write", points=2, minutes=8, difficulty=2, card=r"""
+exercise(id="4.2", title="One step of the recurrence", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     One token arrives: features `q`, `k` and a value `v`. Write the step that adds it to the state and answers.
 
     - $S \leftarrow S + k v^\top$, $z \leftarrow z + k$, and the answer $q^\top S / q^\top z$
@@ -199,8 +193,7 @@ exercise(
            "First add, then read: the new state answers."])
 
 
-exercise(
-    id="4.5", title="Two keys that are not orthogonal", kind="predict", points=1, minutes=4, difficulty=3,
+exercise(id="4.5", title="Two keys that are not orthogonal", kind="predict", points=1, minutes=4, difficulty=3,
     card=r"""
     The delta rule with $\beta = 1$ writes the value 1 at key $a$, then the value 0 at key $b$. Both keys have length 1 and
     $a \cdot b = 0.6$. What does the state now return for $a$? (Plain linear attention would return
@@ -229,8 +222,7 @@ __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict
 @}
 '''
 
-kernel_exercise(
-    id="4.7", title="The state stays on the chip", points=4, minutes=16, difficulty=4, name="walk_tokens",
+kernel_exercise(id="4.7", title="The state stays on the chip", points=4, minutes=16, difficulty=4, name="walk_tokens",
     card=r"""
     Finish the kernel: one block walks the tokens of one head, without a normaliser: $S \leftarrow S + k_t v_t^\top$, then
     $o_t = q_t^\top S$. Launch: `grid = 1`, `block` a multiple of 32 of at least `d_v` threads. `q` and `k` are `(n, d)` and
@@ -268,8 +260,7 @@ kernel_exercise(
                                   args=[q, k, v, out(v.shape), q.shape[0], q.shape[1], v.shape[1]]),
     expect=lambda q, k, v: (q @ k.T).tril() @ v,
     traffic=lambda q, k, v: sum(32 * math.ceil(4 * width / 32 + (4 * width % 32 > 0)) * q.shape[0]
-                                for width in (q.shape[1], q.shape[1], v.shape[1], v.shape[1])),
-    misconceptions=[
+                                for width in (q.shape[1], q.shape[1], v.shape[1], v.shape[1])), misconceptions=[
         Misconception("answers before it adds the token",
                       change=[("sum += q_row[i] * s;", ""),
                               ("float s = state[i * d_v + c] + k_row[i] * value;",
@@ -357,15 +348,13 @@ def in_chunks(q, k, v, size):
     return rows[:, :-1] / rows[:, -1:]
 '''
 
-exercise(
-    id="4.3", title="In chunks", kind="write", points=3, minutes=15, difficulty=3, card=r"""
+exercise(id="4.3", title="In chunks", kind="write", points=3, minutes=15, difficulty=3, card=r"""
     Write causal linear attention chunk by chunk: inside a chunk the masked product, between chunks the state.
 
     - the last chunk may be smaller; a chunk may be longer than the text
     - numerator **and** denominator have a part from inside and a part from before
     - one loop over chunks, none over tokens; no `cumsum`, and no $n \times n$ matrix
-    """, given={"torch": torch}, forbid=("cumsum",),
-    solution=CHUNKED, cases=lambda rng: [
+    """, given={"torch": torch}, forbid=("cumsum",), solution=CHUNKED, cases=lambda rng: [
         Case(positive(rng, 4, 2), positive(rng, 4, 2), randn(rng, 4, 1), 2, label="4 tokens in chunks of 2"),
         Case(positive(rng, 7, 3), positive(rng, 7, 3), randn(rng, 7, 2), 3, label="7 tokens in chunks of 3, the last of 1"),
         Case(positive(rng, 33, 5), positive(rng, 33, 5), randn(rng, 33, 4), 8, label="33 tokens in chunks of 8"),
@@ -449,8 +438,7 @@ def delta_cases(rng):
     yield Case(randn(rng, 3, 2), 0.5 * unit(randn(rng, 3), dim=0), randn(rng, 2), 1.0, 1.0, label="a key of length 0.5")
 
 
-exercise(
-    id="4.6", title="Replace, do not pile up", kind="write", points=2, minutes=8, difficulty=3, card=r"""
+exercise(id="4.6", title="Replace, do not pile up", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Write one update of the delta rule with a *gate* $a \le 1$, by which the old state fades first:
     $S \leftarrow a S$, then $S \leftarrow S + \beta\, k\, (v - k^\top S)$. In the code `decay` is $a$.
 
@@ -482,8 +470,7 @@ exercise(
            "The difference to `v`, times `beta`, goes in at `k`: an outer product."])
 
 
-exercise(
-    id="4.11", title="How long does a state remember?", kind="predict", points=1, minutes=4, difficulty=2,
+exercise(id="4.11", title="How long does a state remember?", kind="predict", points=1, minutes=4, difficulty=2,
     card=r"""
     A gated state fades by the factor $a = 0.98$ at every token. After how many tokens is **half** of what was written left?
     The nearest whole number will do.
@@ -510,8 +497,7 @@ def gate_cases(rng):
                label="a chunk of 64, one gate of 1e-9: the product is 0 in float64 too")
 
 
-exercise(
-    id="4.12", title="A quotient that overflows", kind="repair", points=3, minutes=10, difficulty=4, card=r"""
+exercise(id="4.12", title="A quotient that overflows", kind="repair", points=3, minutes=10, difficulty=4, card=r"""
     With a gate per channel, token $s$ weighs $\sum_i q_t[i]\,(A_t[i] / A_s[i])\,k_s[i]$ for a query $t \ge s$, where $A_t$ is the product
     of the gates up to token $t$, its own included. The function below is this sum, divided among two factors. While gates are near 1
     it is right. With strong gates it returns infinities or NaN. Repair it.

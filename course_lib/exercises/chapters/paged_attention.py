@@ -11,8 +11,7 @@ def randint(rng, low, high):
     return int(torch.randint(low, high, (), generator=rng))
 
 
-exercise(
-    id="8.1", title="The last page", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots",
+exercise(id="8.1", title="The last page", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots",
     card="""
     A sequence holds as many pages of 16 slots as it needs. Its length runs through 1, 2, 3, ... 512, and spends the
     same time at each length. How many of its slots are **empty on average**? One decimal.
@@ -39,8 +38,7 @@ def _page_cases(rng):
         yield Case(pool, table, length, label=f"{length} positions in pages of {size}, table {table}")
 
 
-exercise(
-    id="8.2", title="From position to slot", kind="write", points=2, minutes=6, difficulty=2, card="""
+exercise(id="8.2", title="From position to slot", kind="write", points=2, minutes=6, difficulty=2, card="""
     Write `read_pages`: the keys of one sequence, in the order of their positions, out of a pool of pages.
 
     - `pool` is `(n_blocks, block_size, d)`; `table` is a list: the sequence's i-th page is number `table[i]`
@@ -119,8 +117,7 @@ def known_blocks(tokens, cached, block_size):
     return blocks
 '''
 
-exercise(
-    id="8.3", title="What is there already", kind="write", points=2, minutes=8, difficulty=3, card="""
+exercise(id="8.3", title="What is there already", kind="write", points=2, minutes=8, difficulty=3, card="""
     Write `known_blocks`: the pages at the beginning of a prompt that need not be computed.
 
     - `cached` maps the chained hash of a page to its number; `chain(parent, tokens)` makes that hash: `parent` is 0
@@ -191,8 +188,7 @@ def plan(running, waiting, token_budget, max_running):
     return tokens
 '''
 
-exercise(
-    id="8.4", title="Plan a step", kind="write", points=2, minutes=8, difficulty=2, card="""
+exercise(id="8.4", title="Plan a step", kind="write", points=2, minutes=8, difficulty=2, card="""
     Write `plan`: how many tokens each sequence computes in the next step. Memory is no limit here.
 
     - `running` lists what is still to compute, oldest first: 1 for a sequence that generates, more for a prompt that is
@@ -286,8 +282,7 @@ def _in_order(pool, table, length):
     return pool[table[:-(-length // pool.shape[1])].long()].flatten(0, 1)[:length]
 
 
-kernel_exercise(
-    id="8.5", title="Scores through a table", points=4, minutes=15, difficulty=4, name="paged_scores",
+kernel_exercise(id="8.5", title="Scores through a table", points=4, minutes=15, difficulty=4, name="paged_scores",
     card="""
     Finish the kernel: the scores of one query against the keys of a sequence that is stored in pages.
 
@@ -301,8 +296,7 @@ kernel_exercise(
         _LOOP, "    // for each position of this warp: find the key, multiply, add up over the lanes, write\n"),
     solution=SCORES, cases=_score_cases, launch=lambda q, keys, table, length, scale: Launch(
         grid=2, block=64, args=[q, keys, table, out((length,)), length, len(q), keys.shape[1], scale]),
-    expect=lambda q, keys, table, length, scale: scale * _in_order(keys, table, length) @ q,
-    compare=close(atol=1e-5),
+    expect=lambda q, keys, table, length, scale: scale * _in_order(keys, table, length) @ q, compare=close(atol=1e-5),
     traffic=lambda q, keys, table, length, scale: 4 * length * len(q) + 64 * length + 4 * (4 * len(q) + 32),
     stored=lambda q, keys, table, length, scale: 4 * length, misconceptions=[
         Misconception("takes position j for slot j, as if the sequence were in one piece", change=(
@@ -480,16 +474,13 @@ kernel_exercise(
            "`__shared__ float of_warp[4];`, once for the maximum and once for the sum."])
 
 
-exercise(
-    id="8.7", title="How large is a page?", kind="choose", points=1, minutes=4, difficulty=2, name="size",
-    card="""
+exercise(id="8.7", title="How large is a page?", kind="choose", points=1, minutes=4, difficulty=2, name="size", card="""
     Sequences are about 512 tokens long. At most **3 %** of the slots that they hold may be empty, on average; among the
     sizes that keep to it, take the one with the **fewest pages**.
     """, options={"a": "32", "b": "128", "c": "8", "d": "64", "e": "16"}, answer="a", misconceptions=[
         Misconception("takes the smallest waste and forgets the second wish", value="c",
                       ask="What does it cost to look up and copy many small pages in place of a few large ones?"),
-        Misconception("stops one size too early", value="e",
-                      ask="What is 15.5 of 512 + 15.5, in per cent?"),
+        Misconception("stops one size too early", value="e", ask="What is 15.5 of 512 + 15.5, in per cent?"),
         Misconception("counts a quarter of a page as empty", value="d",
                       ask="How many slots of the last page are empty on average, at 64 slots?"),
         Misconception("looks at 512 itself, where no size leaves a slot empty", value="b",
@@ -516,8 +507,7 @@ def _append_cases(rng):
         yield Case([5, 3, 1], length, [0, 2, 0, 1, 0, 2], [4, 2, 0], size, label=f"{length} slots in pages of {size}")
 
 
-exercise(
-    id="8.8", title="Copy on write", kind="write", points=3, minutes=10, difficulty=3, card="""
+exercise(id="8.8", title="Copy on write", kind="write", points=3, minutes=10, difficulty=3, card="""
     Write `append_slot`: one more slot for a sequence of `length` tokens. Change `table`, `references` and `free` in
     place.
 
@@ -586,13 +576,11 @@ def release(table, references):
     return idle
 '''
 
-exercise(
-    id="8.9", title="Evicted from the wrong end", kind="repair", points=2, minutes=5, difficulty=2, card="""
+exercise(id="8.9", title="Evicted from the wrong end", kind="repair", points=2, minutes=5, difficulty=2, card="""
     When a sequence ends, its pages stay as a cached prefix until they are evicted, in the order in which `release`
     returns them. This `release` loses no page, and yet, after **one** eviction, nothing of the prefix is ever found
     again. Why? Repair it. Counts in `references` are lowered in place; `table` is a copy, and you may change it.
-    """,
-    stub=RELEASE.replace("reversed(table)", "table"), solution=RELEASE, cases=_release_cases, call=_release_call,
+    """, stub=RELEASE.replace("reversed(table)", "table"), solution=RELEASE, cases=_release_cases, call=_release_call,
     compare=exact(), misconceptions=[
         Misconception("evicts the pages with the largest numbers first",
                       change=("reversed(table)", "sorted(table, reverse=True)"),
@@ -604,8 +592,7 @@ exercise(
            "The last page of the text should go first: walk through the table backwards."])
 
 
-exercise(
-    id="8.10", title="Many small copies", kind="predict", points=1, minutes=4, difficulty=2, name="copies",
+exercise(id="8.10", title="Many small copies", kind="predict", points=1, minutes=4, difficulty=2, name="copies",
     card="""
     A sequence of 2,048 tokens is swapped out to the host. The model has 32 layers; each has a pool of keys and a pool of
     values, with pages of 16 tokens anywhere in it. One copy moves one contiguous piece of memory. How many copies does
@@ -635,8 +622,7 @@ def room_cases(rng):
                    label=f"{n} sequences")
 
 
-exercise(
-    id="8.11", title="Make room", kind="write", points=3, minutes=12, difficulty=3, card="""
+exercise(id="8.11", title="Make room", kind="write", points=3, minutes=12, difficulty=3, card="""
     At the beginning of a step, each running sequence needs a number of further pages. If they run out, sequences are
     preempted. Write `make_room`: how many sequences still run, and how many pages are left.
 
@@ -645,8 +631,7 @@ exercise(
     - while there are too few, the **youngest** that still runs gives back **all** its pages, and stops; that may be the
       one being served, and then nobody younger is left
     - a sequence that was preempted needs nothing any more
-    - the lists are copies: you may change them""",
-    given={}, solution="""
+    - the lists are copies: you may change them""", given={}, solution="""
     def make_room(held, needs, free):
         \"\"\"held and needs: pages of each running sequence, oldest first -> (how many still run, pages left free)\"\"\"
         held = list(held)
@@ -685,8 +670,7 @@ exercise(
            "`held.pop()` removes the youngest and tells how many pages come free."])
 
 
-exercise(
-    id="8.12", title="Who has nothing to do?", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
+exercise(id="8.12", title="Who has nothing to do?", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
     card="""
     Four machines in a ring: machine $i$ has the $i$-th quarter of the text as its queries. The quarters of the keys
     travel around, so that in four rounds each machine meets each quarter once: 16 meetings. The mask is **causal**. In
@@ -737,8 +721,7 @@ def _read_once(f, q, k_shared, v_shared, k_own, v_own):
         return f(q, k_shared, v_shared, k_own, v_own)
 
 
-exercise(
-    id="8.13", title="One prefix, read once", kind="write", points=3, minutes=12, difficulty=3, card="""
+exercise(id="8.13", title="One prefix, read once", kind="write", points=3, minutes=12, difficulty=3, card="""
     `b` requests begin with the same `m` tokens and go on with `n` tokens of their own. Each has one query. Write `read_once`: attention of
     each query over the shared keys and its own, with scale $1/\\sqrt{d}$, so that the shared keys meet all queries in **one product** and
     are never copied per request. The result is that of the softmax over all `m + n` scores, also where scores are in the hundreds.
@@ -746,8 +729,7 @@ exercise(
     - join the two parts by the merge of exercise 6.3, not by joining tensors
     """, given={"torch": torch, "math": math},
     forbid=("cat", "concat", "concatenate", "stack", "hstack", "repeat", "expand", "expand_as", "repeat_interleave", "tile",
-            "scaled_dot_product_attention"),
-    solution='''
+            "scaled_dot_product_attention"), solution='''
     def read_once(q, k_shared, v_shared, k_own, v_own):
         """q (b, d), k_shared (m, d), v_shared (m, d_v), k_own (b, n, d), v_own (b, n, d_v) -> (b, d_v)"""
         shared = q @ k_shared.T / math.sqrt(q.shape[1])

@@ -23,8 +23,7 @@ def rotate(x, angles):
     return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(1)
 '''
 
-exercise(
-    id="2.1", title="Turn each pair", kind="write", points=2, minutes=8, difficulty=2, card=r"""
+exercise(id="2.1", title="Turn each pair", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     Write `rotate(x, angles)`. Entries $2i$ and $2i + 1$ of row $r$ are a point $(a, b)$ in the plane; turn it counter-clockwise by
     the angle $\theta$ = `angles[r, i]`:
 
@@ -59,12 +58,10 @@ exercise(
            "`torch.stack([first, second], -1)` has shape (n, d/2, 2); flatten its last two axes."])
 
 
-exercise(
-    id="2.2", title="The slowest pair", kind="predict", points=1, minutes=4, difficulty=2, card=r"""
+exercise(id="2.2", title="The slowest pair", kind="predict", points=1, minutes=4, difficulty=2, card=r"""
     With `head_dim` 64 and base 10,000, pair $i$ turns by $\theta_i = 10000^{-2i/64}$ radians per position, for $i = 0, \dots, 31$. After how many
     positions has the **slowest** pair made one full turn? Type a number; 1 % either way will do.
-    """, name="positions", answer=2 * math.pi * 10000 ** (62 / 64), rtol=0.01, given={"math": math},
-    misconceptions=[
+    """, name="positions", answer=2 * math.pi * 10000 ** (62 / 64), rtol=0.01, given={"math": math}, misconceptions=[
         Misconception("leaves out the 2 of the exponent", value=2 * math.pi * 10000 ** (31 / 64),
                       ask="The exponent of pair i is 2i / 64. What is it for i = 31?"),
         Misconception("counts until the angle is one radian, not one turn", value=10000 ** (62 / 64),
@@ -85,8 +82,7 @@ def angle_cases(rng):
     yield Case(n, d, base, label=f"{n} positions, head_dim {d}, base {base:,.0f}")
 
 
-exercise(
-    id="2.3", title="The table of angles", kind="write", points=2, minutes=7, difficulty=2, card=r"""
+exercise(id="2.3", title="The table of angles", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     Write `angle_table(n, head_dim, base)`: row $p$, column $i$ is the angle $p \cdot \text{base}^{-2i/d}$ by which pair $i$ is turned at
     position $p$, where $d$ is `head_dim`.
 
@@ -128,8 +124,7 @@ exercise(
            "`positions[:, None] * frequencies` multiplies every position by every frequency."])
 
 
-exercise(
-    id="2.4", title="From one layout to the other", kind="write", points=2, minutes=9, difficulty=3, card="""
+exercise(id="2.4", title="From one layout to the other", kind="write", points=2, minutes=9, difficulty=3, card="""
     The saved weights of a model (a *checkpoint*) were trained with interleaved pairs; your code rotates split halves. Write `reorder(weight, n_heads)`, which permutes the rows of a
     query or key projection so that the scores stay what they were.
 
@@ -145,8 +140,7 @@ exercise(
         Case(torch.arange(8.0).view(8, 1), 2, label="2 heads of 4"),
         Case(randn(rng, 6, 5), 1, label="one head of 6"),
         Case(randn(rng, 24, 7), 3, label="3 heads of 8"),
-        Case(randn(rng, 8, 3), 4, label="4 heads of 2")],
-    compare=close(atol=0), misconceptions=[
+        Case(randn(rng, 8, 3), 4, label="4 heads of 2")], compare=close(atol=0), misconceptions=[
         Misconception("goes the other way, from halves to interleaved", change=("view(n_heads, -1, 2, weight.shape[1])",
                                                                                "view(n_heads, 2, -1, weight.shape[1])"),
                       ask="Where should row 1 of a head of 4 end up: at place 1 or at place 2?"),
@@ -179,8 +173,7 @@ def rotated_halves(x, cos, sin, positions):
     return torch.cat([a * c - b * s, a * s + b * c], -1)
 
 
-kernel_exercise(
-    id="2.5", title="Rotate in place", points=3, minutes=15, difficulty=3, name="rope_halves", card=r"""
+kernel_exercise(id="2.5", title="Rotate in place", points=3, minutes=15, difficulty=3, name="rope_halves", card=r"""
     Write the kernel: rows of `x` (n, 2 · half) are rotated in place, split halves, one pair per thread. Pair `i` of a row is the entries `i` and
     `i + half`. Row `r` is at position `positions[r]`; `cos` and `sin` have `half` entries per position.
 
@@ -193,8 +186,7 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
     int unit = blockIdx.x * blockDim.x + threadIdx.x;      // one pair per thread
     // your code
 }
-''',
-    solution='''
+''', solution='''
     __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
                                 const int* __restrict__ positions, int n, int half) {
         int unit = blockIdx.x * blockDim.x + threadIdx.x;      // one pair per thread
@@ -287,11 +279,9 @@ kernel_exercise(
     ''', cases=lambda rng: [
         Case(randn(rng, 1, 4), randn(rng, 2), label="one row of 4"),
         Case(randn(rng, 2, 6), randn(rng, 3), label="2 rows of 6"),
-        Case(randn(rng, 5, 10), randn(rng, 5), label="5 rows of 10")],
-    compare=close(atol=1e-5), expect=rotated_pairs,
+        Case(randn(rng, 5, 10), randn(rng, 5), label="5 rows of 10")], compare=close(atol=1e-5), expect=rotated_pairs,
     launch=lambda x, angles: Launch(grid=math.ceil(x.numel() / 2 / 32), block=32,
-                                    args=[inout(x), angles, x.shape[0], len(angles)]),
-    misconceptions=[
+                                    args=[inout(x), angles, x.shape[0], len(angles)]), misconceptions=[
         Misconception("leaves the last pair of a row out when it has no partner", code=FAULTY_VECTOR.replace(
             "(pairs + 1) / 2;", "pairs / 2;    ").replace("float4* place = reinterpret_cast<float4*>", "float* place = ").replace(
             "float4 v = *place;", "float4 v = make_float4(place[0], place[1], place[2], place[3]);").replace(
@@ -319,8 +309,7 @@ def base_cases(rng):
     yield Case(base, factor, d, label=f"base {base:,.0f}, factor {factor:g}, head_dim {d}")
 
 
-exercise(
-    id="2.7", title="The base that does the same", kind="write", points=2, minutes=9, difficulty=4, card=r"""
+exercise(id="2.7", title="The base that does the same", kind="write", points=2, minutes=9, difficulty=4, card=r"""
     The NTK-aware rule keeps the fastest pair ($i = 0$) and slows the slowest ($i = d/2 - 1$) by `factor`; in between, the slow-down
     grows geometrically. Replacing the base by a larger one does just that. Write `longer_base(base, factor, head_dim)`, which returns this base
     $b'$.
@@ -345,8 +334,7 @@ exercise(
            "Raise both sides to the power $-d / (d - 2)$."])
 
 
-exercise(
-    id="2.8", title="What would show it?", kind="choose", points=1, minutes=4, difficulty=2, card="""
+exercise(id="2.8", title="What would show it?", kind="choose", points=1, minutes=4, difficulty=2, card="""
     Llama 3.1's rule keeps the loss of this model flat at about 1.6 up to 1,024 characters, without any training. Somebody concludes: "With
     this rule the model **uses** a context of 1,024." Which one measurement would decide whether that is true?
     """, name="control", options={
@@ -354,8 +342,7 @@ exercise(
         "b": "the loss of the same rule at 2,048 characters",
         "c": "the loss of the unchanged model when each position sees only the last 256 characters",
         "d": "the loss of the same rule when each position sees only the last 256 characters",
-        "e": "the loss of the same rule within the first 256 characters"},
-    answer="d", misconceptions=[
+        "e": "the loss of the same rule within the first 256 characters"}, answer="d", misconceptions=[
         Misconception("compares with a rule that is known to fail", value="a",
                       ask="That one is worse than no far text at all. What would be as good as no far text, and break nothing?"),
         Misconception("looks for the place where the rule breaks", value="b",
@@ -368,8 +355,7 @@ exercise(
            "Take the far text away, and change nothing else."])
 
 
-exercise(
-    id="2.9", title="Three coordinates", kind="write", points=2, minutes=7, difficulty=3, card="""
+exercise(id="2.9", title="Three coordinates", kind="write", points=2, minutes=7, difficulty=3, card="""
     A patch of a video has a time, a row and a column. Write `axes_angles(positions, axis_of_pair, frequencies)`: pair `i` turns by its own
     frequency times the coordinate `axis_of_pair[i]`.
 

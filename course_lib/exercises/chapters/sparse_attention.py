@@ -8,8 +8,7 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exact, exe
                                   out, randn, whole)
 
 
-exercise(
-    id="5.1", title="The last few keys", kind="write", points=2, minutes=6, difficulty=1, card="""
+exercise(id="5.1", title="The last few keys", kind="write", points=2, minutes=6, difficulty=1, card="""
     Write `sliding_window(n, window)`, a boolean mask of shape `(n, n)`, `True` where query `i` may see key `j`.
 
     - causal: no query sees a later key
@@ -45,8 +44,7 @@ exercise(
            "Join the two with `&`, each in brackets: `and` does not work on tensors."])
 
 
-exercise(
-    id="5.2", title="How far does it see?", kind="predict", points=1, minutes=4, difficulty=2, card="""
+exercise(id="5.2", title="How far does it see?", kind="predict", points=1, minutes=4, difficulty=2, card="""
     Three layers, each with a causal window of 4 keys (the query's own included). How many tokens, itself included, can have
     reached the last token after the third layer?
     """, name="reached", answer=10, tolerance=0, misconceptions=[
@@ -79,8 +77,7 @@ def classify_cases(rng):
     yield Case(torch.rand(7, 12, generator=rng) > 0.5, 3, label="random, 7 x 12, blocks of 3")
 
 
-exercise(
-    id="5.3", title="From a mask to blocks", kind="write", points=3, minutes=10, difficulty=2, card="""
+exercise(id="5.3", title="From a mask to blocks", kind="write", points=3, minutes=10, difficulty=2, card="""
     Write `classify(mask, block)`: cut the mask into squares of `block` by `block` and say for each whether it is empty (0), partial (1)
     or full (2). An empty block need never be visited, and a full one needs no mask.
 
@@ -103,9 +100,7 @@ exercise(
            "`part.all()` is full, else `part.any()` is partial, else empty."])
 
 
-exercise(
-    id="5.4", title="How much of the work is useful?", kind="predict", points=1, minutes=5, difficulty=3,
-    card=r"""
+exercise(id="5.4", title="How much of the work is useful?", kind="predict", points=1, minutes=5, difficulty=3, card=r"""
     A causal window of 64 keys in blocks of $64 \times 64$, far from the beginning of a long text. A block of queries visits every block
     of keys that holds an allowed pair. Which share of the pairs in the visited blocks is allowed? Type a number between 0 and 1.
     """, name="share", answer=0.5, tolerance=0.005, misconceptions=[
@@ -186,9 +181,7 @@ def block_cases(rng):
     yield Case(-250 * q.abs(), k.abs(), v, [[0], [1, 0]], 4, label="scores of some hundred, all below 0")
 
 
-exercise(
-    id="5.5", title="Attention over a list of blocks", kind="write", points=4, minutes=14, difficulty=3,
-    card=r"""
+exercise(id="5.5", title="Attention over a list of blocks", kind="write", points=4, minutes=14, difficulty=3, card=r"""
     Write attention in which each block of queries visits only the blocks of keys on its list, with the three steps above.
 
     - **one block at a time**: no array holds the exponentials of more than `block` x `block` scores, however long a list is
@@ -282,8 +275,7 @@ def averages(v, start, column):
     return torch.stack(rows)
 
 
-kernel_exercise(
-    id="5.6", title="Walk the list", points=4, minutes=15, difficulty=3, name="average_blocks", card=r"""
+kernel_exercise(id="5.6", title="Walk the list", points=4, minutes=15, difficulty=3, name="average_blocks", card=r"""
     Attention with equal scores is a plain average. Write the walk: row `r` of `out` is the average of all values in the blocks that
     block `r` of queries visits, which are `column[start[r]]`, `column[start[r] + 1]`, ... up to, not including, `column[start[r + 1]]`.
 
@@ -299,8 +291,7 @@ __global__ void average_blocks(const float* __restrict__ v, const int* __restric
     if (c >= d) return;
     // your code
 }
-''',
-    solution='''
+''', solution='''
     __global__ void average_blocks(const float* __restrict__ v, const int* __restrict__ start,
                                    const int* __restrict__ column, float* __restrict__ out, int n, int d) {
         int row = blockIdx.x, c = threadIdx.x;         // a block of queries; one column of the values per thread
@@ -319,8 +310,7 @@ __global__ void average_blocks(const float* __restrict__ v, const int* __restric
                                            args=[v, start, column, out((len(start) - 1, v.shape[1])), len(v), v.shape[1]]),
     # at least one sector per row of values; start and column cost a sector each time they are read
     traffic=lambda v, start, column: (len(column) * 32 * max(32, 4 * v.shape[1]) + 32 * (4 * len(column) + 4 * len(start))
-                                      + max(32, 4 * v.shape[1]) * (len(start) - 1)),
-    misconceptions=[
+                                      + max(32, 4 * v.shape[1]) * (len(start) - 1)), misconceptions=[
         Misconception("takes the place in the list for the block", change=("column[entry] * 32", "entry * 32"),
                       ask="The second row's first entry is number start[1] of the list. Which block is that?"),
         Misconception("runs over the end of the last block", change=("min(first + 32, n)", "first + 32"),
@@ -360,8 +350,7 @@ __global__ void mark_visits(int* __restrict__ visits, int n_blocks, int window_b
 }
 '''
 
-kernel_exercise(
-    id="5.7", title="Counted twice", points=3, minutes=9, difficulty=3, name="mark_visits", kind="repair",
+kernel_exercise(id="5.7", title="Counted twice", points=3, minutes=9, difficulty=3, name="mark_visits", kind="repair",
     card="""
     A kernel with a window and sinks first has to decide which blocks of keys to visit. In this one `visits[row][c]` counts how often the
     queries of block `row` visit the keys of block `c`: the first `sink_blocks` blocks, and the last `window_blocks` up to their own. Two things
@@ -397,8 +386,7 @@ def _visits(n, w, s):
     return ((j <= i) & ((i - j < w) | (j < s))).int()
 
 
-exercise(
-    id="5.8", title="Why the first token?", kind="choose", points=1, minutes=3, difficulty=2, card="""
+exercise(id="5.8", title="Why the first token?", kind="choose", points=1, minutes=3, difficulty=2, card="""
     In many large models most heads put most of their weight on the first token, whatever it is. Once a sliding window leaves that
     token behind, such a model fails. What is the token for?
     """, name="sink", options={
@@ -420,8 +408,7 @@ def topk_cases(rng):
     yield Case(scores, 3, label="2 x 6, top 3, all scores below -10,000")
 
 
-exercise(
-    id="5.9", title="Only the best", kind="write", points=2, minutes=8, difficulty=2, card="""
+exercise(id="5.9", title="Only the best", kind="write", points=2, minutes=8, difficulty=2, card="""
     Write `topk_weights(scores, top)`: each row keeps its `top` largest scores and shares the weight 1 among them by softmax; all others
     get 0. `top` is at most the number of columns; scores have any size, and no two of a row are equal.
     """, given={"torch": torch, "math": math}, solution='''
@@ -431,8 +418,7 @@ exercise(
         chosen = torch.full_like(scores, -math.inf).scatter(-1, kept, scores.gather(-1, kept))
         return torch.softmax(chosen, -1)
     ''', compare=close(atol=1e-6), cases=topk_cases,
-    properties=[("each row sums to 1", lambda got, case: bool((got.sum(-1) - 1).abs().max() < 1e-4))],
-    misconceptions=[
+    properties=[("each row sums to 1", lambda got, case: bool((got.sum(-1) - 1).abs().max() < 1e-4))], misconceptions=[
         Misconception("forgets to share the weight out again", body='''
             weights = torch.softmax(scores, -1)
             kept = weights.topk(top, -1).indices
@@ -454,8 +440,7 @@ exercise(
     hints=["`scores.topk(top, -1).indices` are the places to keep.", "Fill a tensor with -inf, put the kept scores back, then softmax."])
 
 
-exercise(
-    id="5.10", title="Packed sequences", kind="write", points=2, minutes=8, difficulty=3, card="""
+exercise(id="5.10", title="Packed sequences", kind="write", points=2, minutes=8, difficulty=3, card="""
     Several documents are packed into one row of tokens, to waste none on padding. Write `same_document(starts, n)`, where `starts` holds the
     first token of each document: query `i` may see key `j` if both are in the same document and `j` is not later.
     """, given={"torch": torch}, solution='''
@@ -507,8 +492,7 @@ def chosen_cases(rng):
     yield case(7, 33, 16, 2, "7 queries, 2 of 33 tokens, the others hold NaN", first=1)
 
 
-exercise(
-    id="5.11", title="Only the chosen tokens", kind="write", points=3, minutes=10, difficulty=3, card=r"""
+exercise(id="5.11", title="Only the chosen tokens", kind="write", points=3, minutes=10, difficulty=3, card=r"""
     An indexer has chosen tokens for every query. Write attention over these tokens alone, for one head: `chosen[i]` holds the numbers of the
     tokens that query `i` attends to, in any order.
 
@@ -560,9 +544,7 @@ exercise(
            "Hide the places with -1 before the softmax, and set their weights to 0 after it, as in exercise 1.5."])
 
 
-exercise(
-    id="5.12", title="Entries in the place of tokens", kind="write", points=3, minutes=10, difficulty=3,
-    card=r"""
+exercise(id="5.12", title="Entries in the place of tokens", kind="write", points=3, minutes=10, difficulty=3, card=r"""
     Compress a text as a layer of DeepSeek-V4 does: every `ratio` neighbouring tokens become one entry, a weighted mean of their values.
     Return the entries, and which of them each query may see.
 

@@ -15,8 +15,7 @@ def mix_cases(rng):
     yield Case(torch.tensor([1.0, -0.25]), torch.tensor([[4.0, 8.0], [4.0, 16.0]]), label="weights of 1 and -0.25, which add up to 0.75")
 
 
-exercise(
-    id="0.1", title="Mix the rows", kind="write", points=1, minutes=4, difficulty=1, card=r"""
+exercise(id="0.1", title="Mix the rows", kind="write", points=1, minutes=4, difficulty=1, card=r"""
     Write `mix(weights, values)`: each row of `values` times its weight, all added up.
 
     - `weights` is `(n,)`, `values` is `(n, d)`, the result is `(d,)`
@@ -28,8 +27,7 @@ exercise(
     ''', cases=mix_cases, compare=close(atol=1e-5),
     properties=[("the result has one entry for each column of values", lambda got, case: got.shape == case.args[1].shape[1:]),
                 ("no entry is larger than the largest of its column",
-                 lambda got, case: bool((got <= case.args[1].amax(0) + 1e-4).all()))],
-    misconceptions=[
+                 lambda got, case: bool((got <= case.args[1].amax(0) + 1e-4).all()))], misconceptions=[
         Misconception("gives every row the same weight", change=("(weights[:, None] * values).sum(0)", "values.mean(0)"),
                       ask="Where do the weights come in?"),
         Misconception("adds the rows up without their weights", change=("(weights[:, None] * values).sum(0)", "values.sum(0)"),
@@ -61,8 +59,7 @@ def add_cases(rng):
         yield Case(randn(rng, n), randn(rng, n), block, label=f"{n} numbers, {ceil_div(n, block)} blocks of {block} threads")
 
 
-kernel_exercise(
-    id="0.2", title="Add two vectors", points=2, minutes=6, difficulty=1, name="add", card=r"""
+kernel_exercise(id="0.2", title="Add two vectors", points=2, minutes=6, difficulty=1, name="add", card=r"""
     Write the kernel: thread number `i` of the whole grid makes `out[i] = x[i] + y[i]`.
 
     - find `i` from `blockIdx.x`, `blockDim.x` and `threadIdx.x`
@@ -70,8 +67,7 @@ kernel_exercise(
     - neighbouring threads take neighbouring elements
     """, stub=ADD.replace("@", "    // your code\n"),
     solution=ADD.replace("@", "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) out[i] = x[i] + y[i];\n"),
-    cases=add_cases,
-    launch=lambda x, y, block: Launch(ceil_div(len(x), block), block, [x, y, out(x.shape), len(x)]),
+    cases=add_cases, launch=lambda x, y, block: Launch(ceil_div(len(x), block), block, [x, y, out(x.shape), len(x)]),
     expect=lambda x, y, block: x + y, compare=close(atol=1e-6), traffic=lambda x, y, block: 12 * len(x),
     misconceptions=[
         Misconception("lets threads past the end work", change=("if (i < n) ", ""),
@@ -100,8 +96,7 @@ kernel_exercise(
            "`if (i < n)` before the line that reads and writes."])
 
 
-exercise(
-    id="0.3", title="Every second number", kind="predict", points=1, minutes=3, difficulty=1, card=r"""
+exercise(id="0.3", title="Every second number", kind="predict", points=1, minutes=3, difficulty=1, card=r"""
     The 32 threads of a warp read `x[2 * i]`, `i` = 0 to 31, of a `float` array that starts at a multiple of 32 bytes.
     How many **sectors** does this one request touch? The next cell counts.
     """, name="sectors", answer=8, misconceptions=[
@@ -157,8 +152,7 @@ def matmul_traffic(a, b):
     return 32 * touched
 
 
-kernel_exercise(
-    id="0.4", title="A product in tiles", points=3, minutes=10, difficulty=3, name="matmul", card=r"""
+kernel_exercise(id="0.4", title="A product in tiles", points=3, minutes=10, difficulty=3, name="matmul", card=r"""
     Write the inside of the loop. A block of 8 x 8 threads makes one 8 x 8 tile of `c`, and `start` walks along `k`.
 
     - each thread loads **one** element of `a` and **one** of `b` into shared memory, or 0 outside the matrix
@@ -212,8 +206,7 @@ kernel_exercise(
            "Two barriers: one between loading and multiplying, one between multiplying and the next load."])
 
 
-exercise(
-    id="0.5", title="A column of a tile", kind="predict", points=1, minutes=3, difficulty=2, card=r"""
+exercise(id="0.5", title="A column of a tile", kind="predict", points=1, minutes=3, difficulty=2, card=r"""
     `__shared__ float tile[32][32];` and lane `i` of a warp reads `tile[i][0]`: one column, from top to bottom.
     How many **wavefronts** does this one request take? The next cell counts, and then makes the tile one float wider.
     """, name="wavefronts", answer=32, misconceptions=[
@@ -248,8 +241,7 @@ def warp_cases(rng):
     yield Case(large, label="28 ones, and 2^30 and -2^30 twice, which five steps cancel before they meet a 1")
 
 
-kernel_exercise(
-    id="0.6", title="A warp adds up", points=2, minutes=6, difficulty=2, name="warp_sum", card=r"""
+kernel_exercise(id="0.6", title="A warp adds up", points=2, minutes=6, difficulty=2, name="warp_sum", card=r"""
     A block is one warp here, and every lane holds one `value`. Make `value` of lane 0 the sum of all 32, without shared
     memory: five steps, in which each lane adds the value of the lane 16, 8, 4, 2 and 1 further on.
 

@@ -8,8 +8,7 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exercise, 
                                   whole)
 
 
-exercise(
-    id="9.1", title="Moving sand", kind="write", points=2, minutes=6, difficulty=1, card=r"""
+exercise(id="9.1", title="Moving sand", kind="write", points=2, minutes=6, difficulty=1, card=r"""
     Two heaps of sand on a line are given by the positions of their grains, `n` each. Write `w2_of_samples(a, b)`: the
     Wasserstein-2 distance between them, the square root of the smallest possible mean of squared distances.
 
@@ -46,8 +45,7 @@ exercise(
     hints=["`x.sort().values` is the heap from left to right.", "Square the differences, average them, take the root."])
 
 
-exercise(
-    id="9.2", title="Two Gaussians on a line", kind="predict", points=1, minutes=3, difficulty=1, card="""
+exercise(id="9.2", title="Two Gaussians on a line", kind="predict", points=1, minutes=3, difficulty=1, card="""
     One token is a Gaussian with mean 0 and standard deviation 2, another has mean 8 and standard deviation 8. What is
     their Wasserstein-2 distance?
     """, given={"math": math}, name="apart", answer=10, tolerance=0.01, misconceptions=[
@@ -89,8 +87,7 @@ def positioned_scores(mu_q, raw_q, mu_k, raw_k, at_q, at_k, tau):
     return -(q[:, None] - k[None]).square().sum(-1) / tau
 '''
 
-exercise(
-    id="9.3", title="Widths below 0", kind="repair", points=2, minutes=7, difficulty=2, card="""
+exercise(id="9.3", title="Widths below 0", kind="repair", points=2, minutes=7, difficulty=2, card="""
     This code puts positions into W2 scores by RoPE, `turn(x, positions)`. It runs and it trains, but some of its widths
     are negative, as the cell above shows. Find what is wrong and repair it.
 
@@ -169,8 +166,7 @@ def _same_weights(got, want, case):
     return close(atol=1e-5)(got, want, case)
 
 
-exercise(
-    id="9.4", title="The disguise", kind="write", points=3, minutes=9, difficulty=3, card=r"""
+exercise(id="9.4", title="The disguise", kind="write", points=3, minutes=9, difficulty=3, card=r"""
     Here `q` and `k` hold means and widths side by side. Write `as_dot_product`, which returns two matrices `wide_q`,
     `wide_k` with **one column more**, such that
 
@@ -223,8 +219,7 @@ exercise(
            "A column of ones in `wide_q` meets a column with the bias in `wide_k`."])
 
 
-exercise(
-    id="9.5", title="What a wider key costs", kind="predict", points=1, minutes=3, difficulty=2, card="""
+exercise(id="9.5", title="What a wider key costs", kind="predict", points=1, minutes=3, difficulty=2, card="""
     In a flash kernel every tile of queries reads all keys and values: with plain attention `d` numbers per key and `d`
     per value. A W2 key consists of means and widths; values stay as they are. By which factor does this traffic grow in
     a kernel that reads only what it needs?
@@ -290,8 +285,7 @@ def _score_traffic(mu_q, raw_q, mu_k, raw_k, tau):
     return 128 * (n * -(-m // 16) + m * -(-n // 16)) + 96 * n * -(-m // 16)
 
 
-kernel_exercise(
-    id="9.6", title="Fused on the way in", points=4, minutes=15, difficulty=3, name="w2_tile", card=r"""
+kernel_exercise(id="9.6", title="Fused on the way in", points=4, minutes=15, difficulty=3, name="w2_tile", card=r"""
     Means and **raw** widths are in memory. Write the scores $-(|\mu_i - \mu_j|^2 + |\sigma_i - \sigma_j|^2)/\tau$ with
     $\sigma = \text{softplus}(\text{raw})$, without ever writing $\sigma$ to memory: apply `softplus` while the tile is
     loaded.
@@ -356,13 +350,11 @@ kernel_exercise(
            "Put the barrier outside of every `if`.", "The score compares row `ty` of `q` with row `tx` of `k`."])
 
 
-exercise(
-    id="9.7", title="The lowest possible loss", kind="predict", points=1, minutes=4, difficulty=2, card="""
+exercise(id="9.7", title="The lowest possible loss", kind="predict", points=1, minutes=4, difficulty=2, card="""
     In the benchmark a sequence is 64 random tokens out of 1,024, followed by the same 64 again. At each of 127
     positions the model predicts the next token. The first 63 answers are random; a perfect model knows the other 64.
     What is its mean loss, in nats? Type it with two digits after the point.
-    """,
-    given={"math": math}, name="floor", answer=63 / 127 * math.log(1024), tolerance=0.005, misconceptions=[
+    """, given={"math": math}, name="floor", answer=63 / 127 * math.log(1024), tolerance=0.005, misconceptions=[
         Misconception("takes half of the answers for unknown", value=round(math.log(1024) / 2, 4),
                       ask="How many of the 127 answers are random?"),
         Misconception("counts the first token among the answers", value=round(64 / 127 * math.log(1024), 4),
@@ -377,9 +369,7 @@ exercise(
            "63 such answers, 64 that cost nothing, one mean."])
 
 
-exercise(
-    id="9.8", title="One more run", kind="choose", points=1, minutes=4, difficulty=2, name="one_more",
-    card="""
+exercise(id="9.8", title="One more run", kind="choose", points=1, minutes=4, difficulty=2, name="one_more", card="""
     The repository's table has two rows. Widths, heads and learning rates are from its code:
 
     | model | width | heads | learning rate | parameters | loss |
@@ -392,8 +382,7 @@ exercise(
     """, options={"a": "W2 attention as in the table, with another seed",
              "b": "standard attention of width 128 with 8 heads, at 0.001",
              "c": "standard attention of width 64 with 4 heads, at 0.005",
-             "d": "W2 attention of width 96 with 6 heads, at 0.005"},
-    answer="c", misconceptions=[
+             "d": "W2 attention of width 96 with 6 heads, at 0.005"}, answer="c", misconceptions=[
         Misconception("asks for the spread, and not for the cause", value="a",
                       ask="Suppose the second seed gives 3.45 as well. Which of the differing columns caused it?"),
         Misconception("changes the size of the baseline and keeps its learning rate", value="b",
@@ -416,8 +405,7 @@ def _two_numbers(got, want, case):
     return close(atol=1e-6, rtol=1e-5)(got, want, case)
 
 
-exercise(
-    id="9.9", title="An interval for a difference", kind="write", points=2, minutes=7, difficulty=2, card=r"""
+exercise(id="9.9", title="An interval for a difference", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     Two mechanisms were trained with the same `n` seeds: runs `a[i]` and `b[i]` saw the same batches. Write
     `paired_interval(a, b, t)`. It returns the mean of the differences `a[i] - b[i]` and half the width of its interval,
     $t\,s/\sqrt n$.
@@ -466,9 +454,7 @@ exercise(
            "`math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1))`"])
 
 
-exercise(
-    id="9.10", title="Reading a table", kind="predict", points=2, minutes=6, difficulty=2, name="unfair",
-    card="""
+exercise(id="9.10", title="Reading a table", kind="predict", points=2, minutes=6, difficulty=2, name="unfair", card="""
     An (invented) paper says: *mechanism X reaches a lower loss than softmax attention, with a third fewer parameters,
     at the same speed.* Its appendix adds:
 
@@ -536,8 +522,7 @@ def _near_and_not_below_0(got, want, case):
     return told
 
 
-exercise(
-    id="9.11", title="A negative distance", kind="repair", points=2, minutes=7, difficulty=2, card=r"""
+exercise(id="9.11", title="A negative distance", kind="repair", points=2, minutes=7, difficulty=2, card=r"""
     A squared distance by one matrix product: $|q|^2 + |k|^2 - 2\,q\cdot k$. Where all tokens are far from the origin
     the result is wrong, and sometimes even below 0. Repair it.
 
@@ -615,8 +600,7 @@ def _steep(got, want, case):
         return "differs from the expected tokens"
 
 
-exercise(
-    id="9.12", title="Steeper without end", kind="write", points=3, minutes=12, difficulty=4, card=r"""
+exercise(id="9.12", title="Steeper without end", kind="write", points=3, minutes=12, difficulty=4, card=r"""
     One layer on tokens of two numbers: keys and values are the tokens themselves, the query of a token is the token
     with its two numbers **exchanged** (so queries and keys are not tied), and $\tau = 1$. Write `steep_tokens(scale)`:
     three tokens, with no entry larger than `scale`, such that the Jacobian of the last token's output with respect to
@@ -647,8 +631,7 @@ exercise(
            "The last token's own key must be further from its query than the other two."])
 
 
-exercise(
-    id="9.13", title="When the widths go to 0", kind="choose", points=1, minutes=4, difficulty=2, name="measure",
+exercise(id="9.13", title="When the widths go to 0", kind="choose", points=1, minutes=4, difficulty=2, name="measure",
     card=r"""
     Two Gaussians on a line have the means 0 and 1 and the same width $\sigma$, which goes to 0. Which measure stays
     finite and still tells how far apart the means are?

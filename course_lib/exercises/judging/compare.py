@@ -64,9 +64,8 @@ def _near(got, want, atol: float, rtol: float) -> bool:
         return False
 
 
-def difference(
-    got: Any, want: Any, atol: float, rtol: float, dtype: bool = True, where: str = ""
-) -> str | None:
+def difference(got: Any, want: Any, atol: float, rtol: float, dtype: bool = True,
+               where: str = "") -> str | None:
     """None if equal, else a sentence on the first difference. `where` names the part, such as 'item 2: '."""
     if isinstance(want, torch.Tensor):
         if not isinstance(got, torch.Tensor):

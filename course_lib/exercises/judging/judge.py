@@ -101,13 +101,8 @@ def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
                 args.append(("array", place(arg)))
             else:
                 args.append(("value", arg))
-        steps.append(
-            {
-                "kernel": launch.kernel or exercise.name,
-                "grid": _dims(launch.grid),
-                "block": _dims(launch.block),
-                "shared": launch.shared,
-                "args": args})
+        steps.append({"kernel": launch.kernel or exercise.name, "grid": _dims(launch.grid),
+                      "block": _dims(launch.block), "shared": launch.shared, "args": args})
     return arrays, steps
 
 
@@ -153,9 +148,8 @@ def judge(
     return verdict
 
 
-def _name_misconception(
-    exercise: Exercise, verdict: Verdict, known: tuple[str, str], with_first: bool
-) -> None:
+def _name_misconception(exercise: Exercise, verdict: Verdict, known: tuple[str, str],
+                        with_first: bool) -> None:
     verdict.misconception, verdict.ask = known
     if with_first:
         label = ("Traffic" if exercise.traffic and "times the bytes" in verdict.headline

@@ -4,11 +4,8 @@ from dataclasses import dataclass, field
 
 MIME = "application/vnd.course.verdict+json"
 PASSED, NOT_ATTEMPTED, WRONG, NOT_RUN = "passed", "not attempted", "wrong", "not run"
-_LOOK = {
-    PASSED: ("✓", "#2e8b57"),
-    NOT_ATTEMPTED: ("○", "#8a8a8a"),
-    WRONG: ("✗", "#d1495b"),
-    NOT_RUN: ("–", "#b8860b")}
+_LOOK = {PASSED: ("✓", "#2e8b57"), NOT_ATTEMPTED: ("○", "#8a8a8a"), WRONG: ("✗", "#d1495b"),
+         NOT_RUN: ("–", "#b8860b")}
 
 
 @dataclass
@@ -35,15 +32,9 @@ class Verdict:
 
     def as_dict(self) -> dict:
         """The machine-readable form."""
-        return {
-            "id": self.id,
-            "status": self.status,
-            "headline": self.headline,
-            "misconception": self.misconception,
-            "case": self.case,
-            "cases": self.cases,
-            "points": self.points,
-            "of": self.of}
+        return {"id": self.id, "status": self.status, "headline": self.headline,
+                "misconception": self.misconception, "case": self.case, "cases": self.cases,
+                "points": self.points, "of": self.of}
 
     def __str__(self) -> str:
         icon, _ = _LOOK[self.status]

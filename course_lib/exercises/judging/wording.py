@@ -121,12 +121,8 @@ def picture(outcome: Outcome) -> str | None:
     from laptop_cuda.pictures.picture import Picture
     memory = SimpleNamespace(name=re.sub(r"\W", "", str(drawn["name"]))[:40], itemsize=int(drawn["itemsize"]),
                              space="global", offset=0)
-    requests = [
-        {
-            "offset": [int(o) for o in r["offset"]][:32],
-            "size": int(r["size"]),
-            "operation": int(r["operation"])}
-        for r in drawn["requests"]]
+    requests = [{"offset": [int(o) for o in r["offset"]][:32], "size": int(r["size"]),
+                 "operation": int(r["operation"])} for r in drawn["requests"]]
     return Picture(memory, requests, [int(n) for n in drawn["lines"]], 0, int(drawn["of"]))._repr_html_()
 
 

@@ -145,10 +145,7 @@ def _counts(report, budget: float, builds: list) -> dict:
         launch = max(report.launches, key=lambda l: l.global_load.moved + l.global_store.moved)
         arrays = {name: load.moved + store.moved for name, (load, store) in launch.arrays.items()}
         picture = launch.picture(max(arrays, key=arrays.get), requests=4)
-        counts["picture"] = {
-            "name": picture.memory.name,
-            "itemsize": picture.memory.itemsize,
-            "of": picture.of,
-            "lines": list(picture.lines),
-            "requests": [dict(r) for r in picture.requests]}
+        counts["picture"] = {"name": picture.memory.name, "itemsize": picture.memory.itemsize,
+                             "of": picture.of, "lines": list(picture.lines),
+                             "requests": [dict(r) for r in picture.requests]}
     return counts

@@ -81,15 +81,6 @@ def _last_definition(text: str) -> str:
 
 def _toolbox() -> dict[str, Any]:
     import einops
-    return {
-        "__builtins__": builtins,
-        "__name__": "given",
-        "torch": torch,
-        "math": math,
-        "F": torch.nn.functional,
-        "nn": torch.nn,
-        "einops": einops,
-        "rearrange": einops.rearrange,
-        "repeat": einops.repeat,
-        "reduce": einops.reduce,
-        "Tensor": torch.Tensor}
+    return {"__builtins__": builtins, "__name__": "given", "torch": torch, "math": math,
+            "F": torch.nn.functional, "nn": torch.nn, "einops": einops, "rearrange": einops.rearrange,
+            "repeat": einops.repeat, "reduce": einops.reduce, "Tensor": torch.Tensor}

@@ -51,9 +51,8 @@ def run_python(request: Request, source: str) -> Run:
         made_run.outcomes.append(outcome)
         if outcome.failure and outcome.failure.kind == "timeout":
             slow = outcome.failure
-    for (args, kwargs), outcome in zip(
-        request.inputs, made_run.outcomes
-    ):  # afterwards: the limit is for the student's code
+    # afterwards: the limit is for the student's code
+    for (args, kwargs), outcome in zip(request.inputs, made_run.outcomes):
         if has_nan(outcome.value) and not has_nan((args, kwargs)):
             outcome.nan = cell.first_nan(call, made, args, kwargs)
     return made_run

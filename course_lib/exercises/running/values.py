@@ -18,11 +18,8 @@ def freeze(value: Any, depth: int = 0) -> Any:
     if type(value).__module__ in ("fractions", "decimal"):
         return int(value) if value % 1 == 0 else float(value)
     if isinstance(value, torch.Tensor):
-        kind = (
-            "nested"
-            if value.is_nested
-            else ("quantized" if value.is_quantized else "meta" if value.is_meta
-                  else str(value.layout).removeprefix("torch.")))
+        kind = ("nested" if value.is_nested else "quantized" if value.is_quantized
+                else "meta" if value.is_meta else str(value.layout).removeprefix("torch."))
         try:
             return value.detach().cpu().clone() if kind == "strided" else Foreign(f"{kind} tensor")
         except Exception as error:

@@ -19,9 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 # Forbidden name -> functions of torch that do the same, as the student's code calls them.
 FUNCTIONS = {
-    "repeat": {
-        "repeat", "repeat_interleave", "tile", "expand", "expand_as", "broadcast_to", "index_select",
-        "gather", "take_along_dim", "kron", "indexing with a tensor"},
+    "repeat": {"repeat", "repeat_interleave", "tile", "expand", "expand_as", "broadcast_to", "index_select",
+               "gather", "take_along_dim", "kron", "indexing with a tensor"},
     "cat": {
         "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack",
         "pad"},
@@ -44,12 +43,9 @@ OPERATIONS = {
     "cumsum": {"cumsum", "logcumsumexp"},
     "cdist": {"cdist_forward", "cdist", "euclidean_dist", "pdist_forward"},
     "norm": {"norm", "linalg_vector_norm", "linalg_norm"}}
-SAME = {
-    "repeat": ("repeat_interleave", "tile", "expand", "expand_as"),
-    "cat": ("concat", "stack", "hstack", "vstack"),
-    "autograd": ("backward",),
-    "diag_embed": ("diag",),
-    "float64": ("double",)}
+SAME = {"repeat": ("repeat_interleave", "tile", "expand", "expand_as"),
+        "cat": ("concat", "stack", "hstack", "vstack"),
+        "autograd": ("backward",), "diag_embed": ("diag",), "float64": ("double",)}
 TORCH = os.path.dirname(torch.__file__) + os.sep
 RUNNER = os.path.join(os.path.dirname(__file__), "runner.py")
 OURS = ("<driver>", "<given ", "<frozen ")          # code of an exercise and of Python that has no file

@@ -3,9 +3,8 @@ from course_lib.field_guide.families.latent import indexing, latent
 from course_lib.field_guide.families.states import delta, kda
 from course_lib.field_guide.state import ConvRecipe
 
-SOFTMAX = (
-    "full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "global",
-    "indexed_attention")
+SOFTMAX = ("full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "global",
+           "indexed_attention")
 WINDOWS = ("sliding_window", "sliding_window_size", "attention_window", "window_size")
 TURN = ("rope_theta", "rope_parameters", "rope_scaling", "rotary_dim", "partial_rotary_factor",
         "qk_rope_head_dim", "rope_ratio", "original_rope")
@@ -51,8 +50,7 @@ def by_keys(c, layer: int, notes: list) -> tuple:
     if kind not in SOFTMAX and not window:
         notes.append(f"Layers of the kind {kind!r} are counted as full attention.")
     rotates = c.rotates(layer) if c.get("no_rope_layers") or c.get("no_rope_layer_interval") else True
-    reach = (
-        next((c.get(name) for name in WINDOWS if c.get(name)), None) if window else None)
+    reach = (next((c.get(name) for name in WINDOWS if c.get(name)), None) if window else None)
     other = positions(c, notes)
     own = {size: c.get(f"swa_{name}") for size, name in SIZES.items() if window and c.get(f"swa_{name}")}
     return (c.plain(layer, rope=rotates and not other, positions=other, sinks=bool(c.get("attention_sinks")),

@@ -9,21 +9,17 @@ from course_lib.field_guide.families.states import DELTA_NAMES, KDA_NAMES, delta
 from course_lib.field_guide.indexers import BlockIndexing, PoolIndexing
 from course_lib.field_guide.rotary import Rotary
 
-V4_NAMES = {
-    "q_a_proj": "q_down",
-    "q_a_norm": "q_norm",
-    "q_b_proj": "q_proj",
-    "o_a_proj.weight": "out_groups",
-    "o_b_proj": "out_proj",
-    "compressor.kv_norm": "compressor.norm",
-    "compressor.indexer.kv_norm": "indexer.compressor.norm",
-    "compressor.indexer.q_b_proj": "indexer.q_proj",
-    "compressor.indexer.scorer.weights_proj": "indexer.weights_proj",
-    **{
-        f"compressor.indexer.{name}": f"indexer.compressor.{name}"
-        for name in ("kv_proj", "gate_proj", "position_bias")
-    },
-}
+V4_NAMES = {"q_a_proj": "q_down",
+            "q_a_norm": "q_norm",
+            "q_b_proj": "q_proj",
+            "o_a_proj.weight": "out_groups",
+            "o_b_proj": "out_proj",
+            "compressor.kv_norm": "compressor.norm",
+            "compressor.indexer.kv_norm": "indexer.compressor.norm",
+            "compressor.indexer.q_b_proj": "indexer.q_proj",
+            "compressor.indexer.scorer.weights_proj": "indexer.weights_proj",
+            **{f"compressor.indexer.{name}": f"indexer.compressor.{name}"
+               for name in ("kv_proj", "gate_proj", "position_bias")}}
 
 
 def v4_rotary(c, window: bool):

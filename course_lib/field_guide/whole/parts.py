@@ -135,9 +135,8 @@ class ExpertsLayer(nn.Module):
         out = self.widen(out)
         if self.shared is not None:
             shared = self.shared(flat)
-            out = (
-                out
-                + (shared if self.shared_gate is None else torch.sigmoid(self.shared_gate(flat)) * shared))
+            out = (out
+                   + (shared if self.shared_gate is None else torch.sigmoid(self.shared_gate(flat)) * shared))
         return out.view_as(x)
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor]:

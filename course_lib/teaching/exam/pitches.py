@@ -123,9 +123,8 @@ class Turn(Problem):
     def _least_passes(self, machine: Machine, n: int, columns: int) -> int:
         def request(lanes: int, column: bool) -> int:
             together, words = lanes_together(self.size), max(1, self.size // machine.bank_bytes)
-            return sum(
-                least(words * k if column else -(-self.size * k // machine.bank_bytes), machine)
-                for k in (min(together, lanes - p) for p in range(0, lanes, together)))
+            return sum(least(words * k if column else -(-self.size * k // machine.bank_bytes), machine)
+                       for k in (min(together, lanes - p) for p in range(0, lanes, together)))
         stores = n * sum(request(min(LANES, columns - c), False) for c in range(0, columns, LANES))
         return stores + columns * sum(request(min(LANES, n - r), True) for r in range(0, n, LANES))
 

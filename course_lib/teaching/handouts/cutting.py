@@ -18,28 +18,24 @@ class Leak:
     exercise: str
 
 
-CUT = [
-    Leak("course_lib.attention.functions", "softmax", "1.2"),
-    Leak("course_lib.rope.rotation", "interleaved_to_half", "2.4"),
-    Leak("course_lib.rope.scaling", "ntk_base", "2.7"),
-    Leak("course_lib.gqa.grouped", "repeat_kv", "3.3"),
-    Leak("course_lib.gqa.grouped", "pool_heads", "3.11"),
-    Leak("course_lib.flash_attention.tiles", "merge", "6.3"),
-    Leak("course_lib.kv_cache.quantization", "affine_codes", "7.10"),
-    Leak("course_lib.language_model.training", "learning_rate", "10.3"),
-]
+CUT = [Leak("course_lib.attention.functions", "softmax", "1.2"),
+       Leak("course_lib.rope.rotation", "interleaved_to_half", "2.4"),
+       Leak("course_lib.rope.scaling", "ntk_base", "2.7"),
+       Leak("course_lib.gqa.grouped", "repeat_kv", "3.3"),
+       Leak("course_lib.gqa.grouped", "pool_heads", "3.11"),
+       Leak("course_lib.flash_attention.tiles", "merge", "6.3"),
+       Leak("course_lib.kv_cache.quantization", "affine_codes", "7.10"),
+       Leak("course_lib.language_model.training", "learning_rate", "10.3")]
 CALLED_BEFORE = {"1.2"}         # chapter 0 looks into a model that calls it
 # These take more arguments, or a notebook uses them: they are part of what a chapter teaches, and stay.
-SHOWN = [
-    Leak("course_lib.attention.functions", "causal_mask", "1.6"),
-    Leak("course_lib.attention.functions", "scaled_dot_product_attention", "1.5"),
-    Leak("course_lib.gqa.grouped", "grouped_query_attention", "1.5"),
-    Leak("kernels/attention.cu", "softmax_online", "1.10"),
-    Leak("course_lib.flash_attention.op", "flash_attention", "3.4"),
-    Leak("course_lib.gqa.grouped", "grouped_query_attention", "3.4"),
-    Leak("course_lib.linear_attention.approximations", "positive_features", "4.9"),
-    Leak("course_lib.sparse_attention.rules", "sliding_window_mask", "5.1"),
-]
+SHOWN = [Leak("course_lib.attention.functions", "causal_mask", "1.6"),
+         Leak("course_lib.attention.functions", "scaled_dot_product_attention", "1.5"),
+         Leak("course_lib.gqa.grouped", "grouped_query_attention", "1.5"),
+         Leak("kernels/attention.cu", "softmax_online", "1.10"),
+         Leak("course_lib.flash_attention.op", "flash_attention", "3.4"),
+         Leak("course_lib.gqa.grouped", "grouped_query_attention", "3.4"),
+         Leak("course_lib.linear_attention.approximations", "positive_features", "4.9"),
+         Leak("course_lib.sparse_attention.rules", "sliding_window_mask", "5.1")]
 
 
 def cut_python(text: str, cut: dict[str, Exercise]) -> str:

@@ -87,8 +87,7 @@ def test_a_right_submission_is_accepted_and_counted(challenge):
 @pytest.mark.parametrize("wrong, kind, said", [
     ({"cols": "cols / 32 * 32"}, "wrong", "y[0] is"), ({"cols": "cols + 1"}, "bug", "out of bounds"),
     ({"barrier": ""}, "bug", "race"),
-    pytest.param({"sign": "-"}, "wrong", "elements differ", marks=pytest.mark.slow),
-])
+    pytest.param({"sign": "-"}, "wrong", "elements differ", marks=pytest.mark.slow)])
 def test_what_is_wrong_is_said(challenge, wrong, kind, said):
     verdict = judge(challenge, solution(challenge, **wrong))
     assert not verdict.right

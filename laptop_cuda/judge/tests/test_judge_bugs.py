@@ -32,21 +32,19 @@ class Challenge(ChallengeBase):
     def generate_functional_test(self):
         return [self._case(bug, *((2, 20000) if bug == OVERFLOW else ())) for bug in BUGS]
 """
-BUGS = {
-    "BOUNDS": ("bug", "writes y[135], past its end: y has 135 elements"),
-    "STRIDE": ("bug", "race: in neighbours, y["),              # rows overlap
-    "BARRIER": ("bug", "s[1] is read by one thread and written by another, with no __syncwarp()"),
-    "RACE": ("bug", "race: in neighbours, y[0] is written by two threads"),
-    "TILES": ("wrong", "y[0, 32] is never written, expected "),
-    "TAIL": ("wrong", "y[0, 44] is never written, expected "),
-    "UNFILLED": ("bug", "reads shared s[0], which no thread has written"),
-    "DTYPE": ("wrong", "y[0, 0] is 1.0"),                      # the bits of a float as a number
-    "INSIDE": ("wrong", "y[1, 0] is "),
-    "OVERFLOW": ("bug", "before its start"),
-    "ADDS": ("bug", "y has no value until the submission writes one, by cudaMemset or in a kernel: the "
-             "challenge makes it by torch.empty"),
-    "NEXT": ("wrong", "y[0, 31] is "),
-}
+BUGS = {"BOUNDS": ("bug", "writes y[135], past its end: y has 135 elements"),
+        "STRIDE": ("bug", "race: in neighbours, y["),              # rows overlap
+        "BARRIER": ("bug", "s[1] is read by one thread and written by another, with no __syncwarp()"),
+        "RACE": ("bug", "race: in neighbours, y[0] is written by two threads"),
+        "TILES": ("wrong", "y[0, 32] is never written, expected "),
+        "TAIL": ("wrong", "y[0, 44] is never written, expected "),
+        "UNFILLED": ("bug", "reads shared s[0], which no thread has written"),
+        "DTYPE": ("wrong", "y[0, 0] is 1.0"),                      # the bits of a float as a number
+        "INSIDE": ("wrong", "y[1, 0] is "),
+        "OVERFLOW": ("bug", "before its start"),
+        "ADDS": ("bug", "y has no value until the submission writes one, by cudaMemset or in a kernel: the "
+                 "challenge makes it by torch.empty"),
+        "NEXT": ("wrong", "y[0, 31] is ")}
 NUMBERS = {name: number for number, name in enumerate(BUGS, 1)}
 SOLUTION = "".join(f"#define {name} {number}\n" for name, number in NUMBERS.items()) + """
 __global__ void neighbours(const float* x, float* y, int rows, int cols, int bug) {

@@ -33,8 +33,7 @@ RIGHT = [
     "for (int i = 0; i < 32; ++i) h[i] = i; cudaMemcpy(d, h, 128, cudaMemcpyHostToDevice); copy<<<1, 32>>>(d, e);",
     "for (int i = 0; i < 32; ++i) r[i].c = 'a', r[i].d = i; "
     "cudaMemcpy(p, r, 32 * sizeof *p, cudaMemcpyHostToDevice); move<<<1, 32>>>(p, q);",
-    "cudaMemcpy(k, d, 0, cudaMemcpyHostToDevice); cudaFree(nullptr); cudaFree(d), cudaFree(e), free(h);",
-]
+    "cudaMemcpy(k, d, 0, cudaMemcpyHostToDevice); cudaFree(nullptr); cudaFree(d), cudaFree(e), free(h);"]
 
 
 @pytest.mark.parametrize("text, said", WRONG)

@@ -66,8 +66,7 @@ ASKED = {
     "-lpng -lcublas -lcudart_static -L /opt/lib -lm a.cu": {"flags": ["-lpng", "-L/opt/lib", "-lm"],
                                                             "standard": "gnu++17"},
     **dict.fromkeys(("-Xcompiler -fopenmp a.cu", "-Xcompiler=-Wall,-fopenmp a.cu",
-                     "--compiler-options '-O2 -fopenmp' a.cu"), {"flags": ["-fopenmp"]}),
-}
+                     "--compiler-options '-O2 -fopenmp' a.cu"), {"flags": ["-fopenmp"]})}
 
 
 @pytest.mark.parametrize("words", ASKED)
