@@ -20,55 +20,19 @@ from course_lib.field_guide.whole.families import WHOLE
 from course_lib.field_guide.whole.tiny import EVERY, FILE, STEPS, fold, mask, texts, write_tiny
 from course_lib.files import write_whole
 from course_lib.studies.field_guide import library
-from course_lib.studies.tiny_models import CONFIGS, tiny
+from course_lib.studies.tiny_models import CONFIGS, WRITTEN, made
 
 COMMAND = "python -m course_lib whole-models --record"
 # Beside what attention is compared with: more experts, groups of them, what only a whole model has.
-MANY = dict(num_experts=8, num_local_experts=8, n_routed_experts=8, num_experts_per_tok=3,
-            moe_intermediate_size=16)
-GROUPS = dict(MANY, n_group=4, topk_group=2, routed_scaling_factor=1.5, norm_topk_prob=True,
-              first_k_dense_replace=1)
-GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.0)
-SHARED = dict(MANY, shared_expert_intermediate_size=24)
-DELTA = dict(SHARED, rms_norm_eps=1e-3)     # the delta rule normalises sums that may be close to 0
-MIXED = dict(mlp_layer_types=["dense", "sparse", "sparse"])
-CHANGES = {
-    **dict.fromkeys(("mellum", "minimax_m2", "gpt_oss", "qwen3_moe", "mixtral"), MANY),
-    **dict.fromkeys(("deepseek_v3", "deepseek_v32", "axk1"), GROUPS),
-    "kolibri1": SHARED,
-    "qwen3_5_text": dict(rms_norm_eps=1e-3), "qwen3_5_moe_text": DELTA,
-    **dict.fromkeys(("granite", "granite_swa"), GRANITE),
-    "granitemoehybrid": dict(GRANITE, num_local_experts=8, num_experts_per_tok=3),
-    "deepseek_v2": dict(GROUPS, topk_method="group_limited_greedy", q_lora_rank=12),
-    "kimi_linear": dict(MANY, **MIXED), "glm_moe_dsa": dict(GROUPS, **MIXED),
-    "minimax_m3_vl_text": dict(MANY, **MIXED, routed_scaling_factor=1.4),
-    "exaone_moe": dict(GROUPS, num_shared_experts=2), "mimo_v2_flash": dict(GROUPS, n_group=1, topk_group=1),
-    "qwen3_next": dict(DELTA, mlp_only_layers=[1]), "hy_v3": dict(MANY, router_scaling_factor=1.3),
-    "laguna": dict(SHARED, moe_router_logit_softcapping=1.0, moe_routed_scaling_factor=1.7),
-    "afmoe": dict(MANY, mup_enabled=True, num_dense_layers=1, route_scale=1.3),
-    "llama4_text": dict(MANY, num_experts_per_tok=2, interleave_moe_layer_step=2),
-    "minimax": dict(MANY, full_attn_alpha_factor=1.3, full_attn_beta_factor=0.7, linear_attn_alpha_factor=1.1,
-                    linear_attn_beta_factor=0.8, mlp_alpha_factor=1.2, mlp_beta_factor=0.9),
-    "nemotron_h": dict(MANY, layers_block_type=["mamba", "attention", "mlp", "moe", "mamba"], n_group=2,
-                       topk_group=1, moe_latent_size=12, moe_shared_expert_intermediate_size=20),
-    "falcon_h1": dict(embedding_multiplier=2.0, lm_head_multiplier=0.5, mlp_multipliers=[0.7, 1.4],
-                      attention_in_multiplier=0.9, attention_out_multiplier=1.2, ssm_out_multiplier=0.8),
-    "bamba": dict(layer_types=None, attn_layer_indices=[1], attention_multiplier=None),
-    "gemma2": dict(final_logit_softcapping=5.0), "gemma3_text": dict(final_logit_softcapping=5.0),
-    "gemma4_text": dict(final_logit_softcapping=5.0, use_double_wide_mlp=True, vocab_size_per_layer_input=64),
-    "nanochat": dict(final_logit_softcapping=3.0), "cohere2": dict(logit_scale=0.3),
-    "hunyuan_v1_dense": dict(
-        rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, factor=1.0, alpha=8.0)),
-    "lfm2": dict(block_multiple_of=8), "arcee": dict(mlp_bias=True), "ernie4_5": dict(use_bias=True),
-    "youtu": dict(pad_token_id=None)}       # the library makes a padding token's row 0 on reading
-BASES = {"qwen3_moe": tiny(), "mixtral": tiny(), "glm": CONFIGS["glm4"], "exaone_moe": CONFIGS["exaone4"],
-         "youtu": CONFIGS["deepseek_v3"], "axk1": CONFIGS["deepseek_v3"],
+CHANGES = {model_type: made(parts) for model_type, parts in WRITTEN["whole"].items()}
+BASES = {"qwen3_moe": CONFIGS["qwen3"], "mixtral": CONFIGS["qwen3"], "glm": CONFIGS["glm4"],
+         "exaone_moe": CONFIGS["exaone4"], "youtu": CONFIGS["deepseek_v3"], "axk1": CONFIGS["deepseek_v3"],
          "qwen3_5_moe_text": CONFIGS["qwen3_next"], "bamba": {**CONFIGS["granitemoehybrid"]}}
 # The library's own outputs depend on padding: by the slot (llama4), by whole blocks (minimax_m3).
 NOT_PADDED = ("llama4_text", "minimax_m3_vl_text")
 # Their chunks differ from float64 by more than other families do.
 CHUNKED = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid", "kimi_linear")
-LENGTHS = dict(vocab_size=64, max_position_embeddings=256)
+LENGTHS = made(["LENGTHS"])
 
 
 def library_config(model_type: str, **changes):

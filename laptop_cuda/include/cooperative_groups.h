@@ -6,13 +6,9 @@
 
 namespace cooperative_groups {
 
-LAPTOP_FN unsigned laptop_block_rank() {
-    return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-}
+LAPTOP_FN unsigned laptop_block_rank() { return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x; }
 LAPTOP_FN unsigned laptop_block_size() { return blockDim.x * blockDim.y * blockDim.z; }
-LAPTOP_FN unsigned laptop_grid_rank() {
-    return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-}
+LAPTOP_FN unsigned laptop_grid_rank() { return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x; }
 LAPTOP_FN unsigned laptop_lanes_below(unsigned mask) { return mask & ((1u << laptop::lane_id()) - 1); }
 LAPTOP_FN int laptop_nth_lane(unsigned mask, int n) {
     for (; n > 0 && mask; --n) mask &= mask - 1;

@@ -75,12 +75,8 @@ template <class T> using same_t = typename same<T>::type;
 #include "device_warp.h"
 
 LAPTOP_FN void __syncthreads() { laptop::block_barrier(false, LAPTOP_SITE); }
-LAPTOP_FN int __syncthreads_count(int predicate) {
-    return laptop::block_barrier(predicate != 0, LAPTOP_SITE).count;
-}
-LAPTOP_FN int __syncthreads_or(int predicate) {
-    return laptop::block_barrier(predicate != 0, LAPTOP_SITE).count > 0;
-}
+LAPTOP_FN int __syncthreads_count(int predicate) { return laptop::block_barrier(predicate != 0, LAPTOP_SITE).count; }
+LAPTOP_FN int __syncthreads_or(int predicate) { return laptop::block_barrier(predicate != 0, LAPTOP_SITE).count > 0; }
 LAPTOP_FN int __syncthreads_and(int predicate) {
     laptop::Arrived a = laptop::block_barrier(predicate != 0, LAPTOP_SITE);
     return a.count == a.threads;

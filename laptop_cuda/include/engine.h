@@ -324,9 +324,7 @@ LAPTOP_FN constexpr void turn() {         // the body of a loop that has none: i
 }
 void left_early();                        // this thread returns from within a loop
 void passed_by(const void* site);         // an `if` in a loop with a barrier inside
-LAPTOP_FN void passed_by() {
-    if (LAPTOP_TRACED) passed_by(LAPTOP_SITE);
-}
+LAPTOP_FN void passed_by() { if (LAPTOP_TRACED) passed_by(LAPTOP_SITE); }
 // Whether a kernel that can run a whole block at once is to do so; and whether its blocks, which reach each other through
 // plain global memory only, may run on several cores.
 bool loops_over_threads(bool blocks_apart);

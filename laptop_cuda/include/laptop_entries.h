@@ -40,9 +40,7 @@ struct Text {
         if (used + 1 < room) to[used] = c, to[used + 1] = 0;
         ++used;
     }
-    void put(const char* s) {
-        while (*s) put(*s++);
-    }
+    void put(const char* s) { while (*s) put(*s++); }
     void put(std::size_t number) {
         if (number >= 10) put(number / 10);
         put(static_cast<char>('0' + number % 10));

@@ -25,9 +25,7 @@ template <class T> LAPTOP_FN reg put(T value) {
 
 using laptop::unknown;
 template <class T> LAPTOP_FN const void* place(T&& x) { return std::is_lvalue_reference<T>::value ? &x : nullptr; }
-LAPTOP_FN void require(bool condition, const char* what, const void* site) {
-    if (!condition) laptop::trap(what, site);
-}
+LAPTOP_FN void require(bool condition, const char* what, const void* site) { if (!condition) laptop::trap(what, site); }
 
 template <class Format> struct small {
     uint16_t bits;

@@ -21,9 +21,7 @@ namespace laptop {
 constexpr unsigned MOST_CORES = 64;
 constexpr double WORTH = 1e-3, FOR_ONE = 5e-4, SHORT = 1e-4;     // seconds: of all that is left, of a thread, of a run
 
-double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // As many as the process may use, or as LAPTOP_CUDA_CORES says.
 static unsigned cores() {

@@ -169,9 +169,7 @@ void perhaps_waits(Thread* t) {
     ++t->warp->block->rounds;
     park(State::FULL);           // for a thread that has not had its turn
 }
-void in_loop() {
-    if (current && !current->log) perhaps_waits(current);
-}
+void in_loop() { if (current && !current->log) perhaps_waits(current); }
 
 int update_how = 0;
 void will_update(void* p, size_t bytes, const void* site, int how) {
@@ -200,9 +198,7 @@ bool& carry_flag() {
     return current ? current->carry : of_host;
 }
 
-void memory_fence(bool whole_device) {
-    if (current) fence(whole_device);
-}
+void memory_fence(bool whole_device) { if (current) fence(whole_device); }
 
 // `frame`: of the function that stepped. Compilers without no_sanitize_coverage call for the headers' functions too,
 // which are not the kernel's own body, wherever the linker has put them.

@@ -119,9 +119,7 @@ static OfBlock& mine(const Block& b) {
 }
 static OfBlock& mine(const Thread* t) { return mine(*t->warp->block); }
 
-void barrier_passed(const Block& b) {
-    if (of_block.count(b.linear)) mine(b);
-}
+void barrier_passed(const Block& b) { if (of_block.count(b.linear)) mine(b); }
 
 static Known& learnt_by(OfBlock& o, uint32_t thread) {
     if (!o.threads[thread]) o.threads[thread].reset(new Known);
@@ -277,9 +275,7 @@ struct PutAway {
     bool fenced;
 };
 static std::vector<PutAway> put_away_known;              // of the launches that wait for children
-void put_known_away() {
-    put_away_known.push_back({std::move(released), std::move(of_block), any_fence});
-}
+void put_known_away() { put_away_known.push_back({std::move(released), std::move(of_block), any_fence}); }
 void take_known_up() {
     PutAway& last = put_away_known.back();
     released = std::move(last.was_released);

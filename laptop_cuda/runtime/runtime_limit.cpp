@@ -39,9 +39,7 @@ bool to_be_watched(uint64_t block) {
     return left > 0 && (all <= left || drawn < left / 2 / all * UINT32_MAX);
 }
 
-void begin_watching(const Block& b) {
-    if (run->watch.limited && b.watched) run->watch.since = now();
-}
+void begin_watching(const Block& b) { if (run->watch.limited && b.watched) run->watch.since = now(); }
 
 static void stop(Watch& w) {
     double seconds = now() - w.since;

@@ -80,9 +80,7 @@ static void translate_pointers(const Run& r, bool in) {
         }
     }
 }
-void pointers_of_host(const Run& r) {
-    if (r.traced && !r.in_place) translate_pointers(r, false);
-}
+void pointers_of_host(const Run& r) { if (r.traced && !r.in_place) translate_pointers(r, false); }
 
 static void map_arena() {
     const laptop_launch& l = *run->launch;
@@ -244,9 +242,7 @@ void refine(Region& r) {
 struct Placing {                 // blocks on several cores share the list of arrays
     Busy busy;
     std::unique_lock<std::mutex> lock;
-    Placing() : lock(run->placing, std::defer_lock) {
-        if (run->shared_out) lock.lock();
-    }
+    Placing() : lock(run->placing, std::defer_lock) { if (run->shared_out) lock.lock(); }
 };
 
 static void fill_shared(Block& b) {

@@ -50,9 +50,7 @@ void partial_barrier(uint32_t key, unsigned threads, const void* site, bool wait
     }
     if (key < 16 && waits) note(b, t->index, LAPTOP_WAIT_ENDS, name, turn, site);
 }
-void show(const void* value) {
-    if (current) current->shown = value;
-}
+void show(const void* value) { if (current) current->shown = value; }
 const void* shown_by(unsigned thread) { return current->warp->block->threads[thread].shown; }
 
 void async_copy(void* to, const void* from, size_t bytes, const void* site, const void* barrier, size_t unread) {
@@ -67,9 +65,7 @@ void async_copy(void* to, const void* from, size_t bytes, const void* site, cons
     t->warp->block->in_flight.push_back(
         {(uintptr_t)to, (uint32_t)bytes, t->index, t->async_group, code_offset(site), barrier});
 }
-void async_commit() {
-    if (current) ++current->async_group;
-}
+void async_commit() { if (current) ++current->async_group; }
 void async_wait(int groups_left) {
     Thread* t = current;
     if (!t || !t->log) return;

@@ -49,9 +49,7 @@ static bool in_recorded_block(const Block& b) {
 }
 
 // Whether its steps are wanted too, and not only the accesses to some bytes.
-bool is_recorded(const Block& b) {
-    return run->recording && run->launch->watch_array < 0 && in_recorded_block(b);
-}
+bool is_recorded(const Block& b) { return run->recording && run->launch->watch_array < 0 && in_recorded_block(b); }
 
 bool nothing_left_to_record(uint64_t block) {
     const laptop_launch& l = *run->launch;

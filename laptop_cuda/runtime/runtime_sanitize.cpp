@@ -498,9 +498,7 @@ void start_sanitizing() {
     follows = can_follow();
 }
 
-void end_sanitizing() {
-    if (!unwritten.empty()) fail(unwritten[0].error);
-}
+void end_sanitizing() { if (!unwritten.empty()) fail(unwritten[0].error); }
 
 struct Watched {
     std::vector<Unwritten> read_unwritten;

@@ -38,9 +38,7 @@ laptop_party party(const Thread* t, uint32_t pc, int action) { return party_of(t
 
 uint32_t place_in_kernel(const Thread* t, const void* pc) { return code_offset(pc_in_kernel(t, pc)); }
 
-void left_early() {
-    if (current) current->left_early = true;
-}
+void left_early() { if (current) current->left_early = true; }
 
 void passed_by(const void* site) {
     Thread* t = current;

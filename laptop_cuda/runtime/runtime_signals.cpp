@@ -30,9 +30,7 @@ void escape() {
 }
 
 bool was_interrupted() { return interrupted; }
-void check_interrupt() {
-    if (interrupted) escape();
-}
+void check_interrupt() { if (interrupted) escape(); }
 
 Busy::Busy() { busy = busy + 1; }
 Busy::~Busy() {

@@ -480,9 +480,7 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
     begin_copy(std::move(c), {(uintptr_t)shared, row * count, 1, 0}, rows, mask, site);
 }
 
-void bulk_commit() {
-    if (current) ++of(here()).threads[current->index].group;
-}
+void bulk_commit() { if (current) ++of(here()).threads[current->index].group; }
 
 // All but the last groups of this thread have been read, and written too unless `read` is all that is asked.
 void bulk_wait(uint32_t left, bool read) {

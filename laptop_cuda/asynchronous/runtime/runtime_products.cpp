@@ -265,9 +265,7 @@ void product_fence() {
         for (size_t i = 0; !t.products && i < t.at.size(); ++i) t.is[i] = *t.at[i];
 }
 
-void product_commit() {
-    if (current) ++mine().threads[current->index % GROUP].group;
-}
+void product_commit() { if (current) ++mine().threads[current->index % GROUP].group; }
 
 void product_wait(uint32_t left, const void* site) {
     if (!current) return;

@@ -120,9 +120,7 @@ inline cudaError_t allocate(const char* name, void** p, size_t bytes, unsigned i
     return *p || !bytes ? cudaSuccess : answer(cudaErrorMemoryAllocation);
 }
 // What device code may not call, or what is not known there.
-LAPTOP_FN void host_only(const char* name, const void* site) {
-    if (in_kernel()) not_supported(name, site);
-}
+LAPTOP_FN void host_only(const char* name, const void* site) { if (in_kernel()) not_supported(name, site); }
 // cudaMalloc in a kernel is its malloc.
 LAPTOP_FN cudaError_t allocate_in_kernel(const char* name, void** p, size_t bytes, unsigned itemsize, const void* site) {
     void* made = kernel_malloc(bytes, site, name, itemsize);
@@ -346,9 +344,7 @@ inline cudaError_t cudaStreamAddCallback(cudaStream_t s, void (*f)(cudaStream_t,
     f(s, cudaSuccess, data);
     return cudaSuccess;
 }
-inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*f)(void*), void* data) {
-    return f(data), cudaSuccess;
-}
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*f)(void*), void* data) { return f(data), cudaSuccess; }
 inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = (cudaEvent_t)laptop::handle(sizeof(laptop::Time)); return cudaSuccess; }
 inline cudaError_t cudaEventCreate(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }

@@ -51,9 +51,7 @@ AsDevice::AsDevice(bool is_launch) : is_launch(is_launch) {
 AsDevice::~AsDevice() {
     if (!current && --as_device == 0 && shuts_memory) host_goes_on(is_launch ? Event::LAUNCHED : Event::COPIED);
 }
-void synchronised() {
-    if (!current && !as_device && shuts_memory) host_goes_on(Event::SYNCHRONISED);
-}
+void synchronised() { if (!current && !as_device && shuts_memory) host_goes_on(Event::SYNCHRONISED); }
 
 // An access in a function of the standard library is one of the line that called it.
 static _Unwind_Reason_Code add_caller(_Unwind_Context* context, void* to) {
