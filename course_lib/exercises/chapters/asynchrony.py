@@ -4,8 +4,7 @@ from course_lib.exercises import Case, Launch, Misconception, TensorMap, close, 
 # copies land as late as is legal, and at once; then the last thread first
 ORDERS = ("late", "early", "reverse")
 
-exercise(id="12.1", title="Bytes that come", kind="predict", points=1, minutes=3, difficulty=1, name="bytes_expected",
-    card="""
+exercise(id="12.1", title="Bytes that come", kind="predict", points=1, minutes=3, difficulty=1, name="bytes_expected", card="""
         A tensor has 100 rows of 64 numbers in bfloat16. Tiles of 64 rows are ordered, so the second tile has 36 rows of the
         tensor, and the copy fills the other rows with zeros. How many bytes must the barrier be told to expect for the second
         tile? Type a whole number.""", answer=8192, misconceptions=[
@@ -66,8 +65,7 @@ def _matrices(*sizes):
     return lambda rng: (Case(randn(rng, *size), label=f"{size[0]} x {size[1]}") for size in sizes)
 
 
-kernel_exercise(
-    id="12.2", title="Order a tile and wait for it", points=3, minutes=12, difficulty=3, name="transpose", card="""
+kernel_exercise(id="12.2", title="Order a tile and wait for it", points=3, minutes=12, difficulty=3, name="transpose", card="""
         Each block transposes one tile of `x`. The tile comes by one copy. Write the lines before the loop that reads it.
 
         - make `full` an mbarrier that expects one arrival (`ptx::mbarrier_init(&full, 1)`), once, and let no thread use it
@@ -165,8 +163,7 @@ exercise(id="12.4", title="Which phase", kind="write", points=2, minutes=6, diff
         - the parity for which its readers wait at `full`
         - the parity for which its producer waits at `empty` before it orders the tile; `None` for the first tile of a stage,
           which waits for nothing
-        - phases of each barrier are counted from 0, and the parity of a phase is its number modulo 2""",
-    given={}, solution='''
+        - phases of each barrier are counted from 0, and the parity of a phase is its number modulo 2""", given={}, solution='''
         def turn_of(i, stages):
             """-> (stage, parity at full, parity at empty or None)"""
             stage, turn = i % stages, i // stages
@@ -327,8 +324,7 @@ exercise(id="12.7", title="Who did not arrive", kind="choose", points=1, minutes
     options={"a": "`empty` was made for 32 arrivals, and one lane alone arrives there",
              "b": "the producer waits at `empty` for the wrong parity",
              "c": "the consumers read the buffer before it is full",
-             "d": "`full` was made for 32 arrivals, and fewer lanes of the producer arrive there"},
-    answer="a", misconceptions=[
+             "d": "`full` was made for 32 arrivals, and fewer lanes of the producer arrive there"}, answer="a", misconceptions=[
         Misconception("suspects the parity, where arrivals are missing", value="b",
                       ask="For tile 1 the producer waits until phase 0 of `empty` is over. Is that the phase it needs?"),
         Misconception("takes a deadlock for a race", value="c",
@@ -338,11 +334,9 @@ exercise(id="12.7", title="Who did not arrive", kind="choose", points=1, minutes
     hints=["In turn 1 the producer waits first. At which barrier, and for how many arrivals was it made?",
            "Compare the count in `mbarrier_init(&empty, ...)` with who executes its arrive."])
 
-exercise(
-    id="12.8", title="A number in a swizzled tile", kind="predict", points=1, minutes=5, difficulty=3, name="at", card="""
+exercise(id="12.8", title="A number in a swizzled tile", kind="predict", points=1, minutes=5, difficulty=3, name="at", card="""
         A tile of bfloat16 numbers has rows of 64, which are 128 bytes, and came with the 128-byte swizzle. At which byte of the
-        tile is the number of row 6 and column 20? Type a whole number.""",
-    answer=6 * 128 + (2 ^ 6) * 16 + 8, misconceptions=[
+        tile is the number of row 6 and column 20? Type a whole number.""", answer=6 * 128 + (2 ^ 6) * 16 + 8, misconceptions=[
         Misconception("forgets the swizzle", value=6 * 128 + 40,
                       ask="Which of the row's eight pieces of 16 bytes is it in, and which place does that piece take in row 6?"),
         Misconception("moves the piece on by the row, where the exclusive or is taken", value=6 * 128 + (2 + 6) % 8 * 16 + 8,
@@ -411,8 +405,7 @@ __global__ void product(const __grid_constant__ CUtensorMap a, const __grid_cons
 """
 
 
-kernel_exercise(
-    id="12.9", title="A product that returns at once", points=4, minutes=14, difficulty=4, name="product", card="""
+kernel_exercise(id="12.9", title="A product that returns at once", points=4, minutes=14, difficulty=4, name="product", card="""
         The tiles come by a ring of two stages; the producer is given. Write what the warpgroup does with each pair of tiles.
 
         - wait until the stage is full
@@ -497,8 +490,7 @@ kernel_exercise(
     hints=["First the stores, then the fence by the same threads, then the barrier, then the copy.",
            "One line, between the loop and `__syncthreads()`: each thread fences what it stored."])
 
-exercise(id="12.11", title="How many may be under way", kind="predict", points=1, minutes=4, difficulty=3, name="left",
-    card="""
+exercise(id="12.11", title="How many may be under way", kind="predict", points=1, minutes=4, difficulty=3, name="left", card="""
         In one step of the loop a warpgroup commits two groups: first the scores of the *next* tile, then the product of *this*
         tile's weights with its values. Then it needs the scores, for the softmax of the next tile, while the second group is
         still under way. With which number does it call `wait_products<...>()`? Type a whole number.""",
@@ -510,8 +502,7 @@ exercise(id="12.11", title="How many may be under way", kind="predict", points=1
     hints=["`wait_products<N>()` returns when at most the N groups that were committed last are under way.",
            "One may be: the product with the values. The scores were committed before it."])
 
-exercise(id="12.12", title="Bytes of a cluster", kind="predict", points=1, minutes=4, difficulty=2, name="bytes_asked",
-    card="""
+exercise(id="12.12", title="Bytes of a cluster", kind="predict", points=1, minutes=4, difficulty=2, name="bytes_asked", card="""
         One head has 1,024 rows of width 64 in bfloat16. Rung 7 has blocks of 128 query rows, and each reads all keys and all values
         (no mask). Now blocks form clusters of two, which share each tile of keys and values by multicast. How many bytes do the
         copies ask of global memory, for $q$, $k$ and $v$ of this head together? Type a whole number.""",

@@ -16,8 +16,7 @@ def project_cases(rng):
     yield Case(randn(rng, 2, 7, 6), *(randn(rng, 6, 3) for _ in "qkv"), label="a batch of 2 sequences of 7 tokens")
 
 
-exercise(id="1.1", title="From tokens to queries, keys and values", kind="write", points=1, minutes=4, difficulty=1,
-    card=r"""
+exercise(id="1.1", title="From tokens to queries, keys and values", kind="write", points=1, minutes=4, difficulty=1, card=r"""
     Write `project(x, w_q, w_k, w_v)`, which returns `(q, k, v)`.
 
     - `x` is `(n, d_model)`, one row per token, or `(b, n, d_model)`; each matrix is `(d_model, d)`
@@ -302,8 +301,7 @@ exercise(id="1.8", title="A whole layer", kind="write", points=3, minutes=12, di
         heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return rearrange(heads, "b h n d -> b n (h d)") @ w_o
     ''', cases=layer_cases, compare=close(atol=1e-5), misconceptions=[
-        Misconception("leaves the heads unmixed", change=(' @ w_o', ""),
-                      ask="Which of the four matrices did you not use?"),
+        Misconception("leaves the heads unmixed", change=(' @ w_o', ""), ask="Which of the four matrices did you not use?"),
         Misconception("multiplies with the transposed matrices, as `nn.Linear` keeps them",
                       change=[("x @ w,", "x @ w.T,"), ("@ w_o", "@ w_o.T")],
                       ask="The card multiplies rows of `x` by a matrix (d_model, d_model). Which of its axes meets the features of `x`?"),
@@ -376,8 +374,7 @@ def launch_rows(x):
     return Launch(grid=-(-rows // 32), block=32, args=[x, out(x.shape), rows, columns])
 
 
-kernel_exercise(id="1.10", title="Softmax in two passes", points=3, minutes=15, difficulty=4, name="softmax_rows",
-    card=r"""
+kernel_exercise(id="1.10", title="Softmax in two passes", points=3, minutes=15, difficulty=4, name="softmax_rows", card=r"""
     Write the **online** softmax: one thread makes one row. It may read the row twice, no more: once to find the
     largest entry and the sum *together*, once for the result.
 
@@ -390,8 +387,7 @@ kernel_exercise(id="1.10", title="Softmax in two passes", points=3, minutes=15, 
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     // your code
 }
-""", solution=ONLINE, cases=row_cases, launch=launch_rows, expect=lambda x: torch.softmax(x, -1),
-    compare=close(atol=1e-5),
+""", solution=ONLINE, cases=row_cases, launch=launch_rows, expect=lambda x: torch.softmax(x, -1), compare=close(atol=1e-5),
     # A third reading of rows of 8 entries or more costs a third more, which is over the slack of a quarter.
     traffic=lambda x: sum(32 * 3 * x.shape[1] for _ in range(x.shape[0])), misconceptions=[
         Misconception("leaves the exponentials undivided", change=(" / total;", ";"),
@@ -518,8 +514,7 @@ exercise(id="1.12", title="Draw what a head looks at", kind="write", points=2, m
         Case(randn(rng, 1, 4, 11, 16), randn(rng, 1, 4, 11, 16), 3, "O, my lord!", label="11 characters, head 3")],
     compare=close(atol=1e-5), properties=[("nothing above the diagonal", lambda got, case: not isinstance(got, dict)
                                            or bool((got["weights"].triu(1) == 0).all()))], misconceptions=[
-        Misconception("lets every character see the future",
-                      change=("scores.masked_fill(~visible, -math.inf)", "scores"),
+        Misconception("lets every character see the future", change=("scores.masked_fill(~visible, -math.inf)", "scores"),
                       ask="The model guesses the next character. Which keys may query i see?"),
         Misconception("draws the scores and not the weights", change=(
             "torch.softmax(scores.masked_fill(~visible, -math.inf), -1)", "scores.masked_fill(~visible, 0)"),

@@ -16,10 +16,8 @@ exercise(id="11.1", title="What a mix keeps", kind="predict", points=1, minutes=
     """, name="kib", answer=36, tolerance=0.2, misconceptions=[
         Misconception("lets the windowed layers grow too", value=72,
                       ask="After 100,000 tokens a window of 128 is full. What does it drop when a token enters?"),
-        Misconception("counts the query heads", value=288,
-                      ask="Which heads are kept, and how many of those are there?"),
-        Misconception("keeps the keys and forgets the values", value=18,
-                      ask="A weight needs a key. What does it weigh?"),
+        Misconception("counts the query heads", value=288, ask="Which heads are kept, and how many of those are there?"),
+        Misconception("keeps the keys and forgets the values", value=18, ask="A weight needs a key. What does it weigh?"),
         Misconception("gives bytes and not KiB", value=36_864, ask="How many bytes is a KiB?"),
         Misconception("gives kB and not KiB", value=36.864, ask="Is a KiB 1,000 bytes?")],
     hints=["Only 18 of the 36 layers still grow.",
@@ -30,8 +28,7 @@ exercise(id="11.2", title="The change that counts", kind="choose", points=1, min
     """, name="change", answer="b", options={
         "a": "half as many heads of keys and values in every layer",
         "b": "a window of 1,024 tokens in 24 of the 32 layers", "c": "QK norm and a gate in every layer",
-        "d": "no positions in 24 of the 32 layers", "e": "values as wide as half a key in every layer"},
-    misconceptions=[
+        "d": "no positions in 24 of the 32 layers", "e": "values as wide as half a key in every layer"}, misconceptions=[
         Misconception("thinks that half of the heads save more than windows in three quarters of the layers", value="a",
                       ask="What share of the cache is left when 24 of 32 layers keep 1,024 tokens of 131,072?"),
         Misconception("takes a change of the scores for a change of the cache", value="c",
@@ -48,10 +45,8 @@ exercise(id="11.3", title="Four tokens in one entry", kind="predict", points=1, 
     once, for all heads; beside it the indexer keeps an entry of 128 numbers for the same 4 tokens. At 2 bytes per number,
     how many **bytes per token** does the layer's cache grow by, far into a text?
     """, name="per_token", answer=320, tolerance=0.5, misconceptions=[
-        Misconception("keeps keys and values apart", value=576,
-                      ask="What is the value of an entry whose key is known?"),
-        Misconception("forgets the indexer's entries", value=256,
-                      ask="What does the indexer compare its queries with?"),
+        Misconception("keeps keys and values apart", value=576, ask="What is the value of an entry whose key is known?"),
+        Misconception("forgets the indexer's entries", value=256, ask="What does the indexer compare its queries with?"),
         Misconception("gives the bytes of an entry", value=1280, ask="How many tokens share one entry?"),
         Misconception("gives numbers and not bytes", value=160, ask="How many bytes does a number take?"),
         Misconception("keeps an indexer's entry for every token", value=512,
@@ -133,14 +128,12 @@ exercise(id="11.4", title="An indexer", kind="write", points=3, minutes=14, diff
         Misconception("leaves out the weights of the heads",
                       change=('torch.einsum("bhnm,bnh->bnm", scores, weights)', "scores.sum(1)"),
                       ask="Which of the arguments have you not used?"),
-        Misconception("chooses before it hides the future",
-                      change=("    scores = scores.masked_fill(~seen, -math.inf)\n", ""),
+        Misconception("chooses before it hides the future", change=("    scores = scores.masked_fill(~seen, -math.inf)\n", ""),
                       ask="If the best three tokens are all in the future, how many does the query look at in the end?"),
         Misconception("hides the future behind a score of -1,000, where minus infinity is needed",
                       change=("masked_fill(~seen, -math.inf)", "masked_fill(~seen, -1e3)"),
                       ask="Which token is among the best if every score that may be seen is below -1,000?"),
-        Misconception("gives hidden tokens the score 0",
-                      change=("masked_fill(~seen, -math.inf)", "masked_fill(~seen, 0)"),
+        Misconception("gives hidden tokens the score 0", change=("masked_fill(~seen, -math.inf)", "masked_fill(~seen, 0)"),
                       ask="A head may have a negative weight. Is a score of 0 then the lowest?"),
         Misconception("lets a query with a short past look into the future",
                       change=("scatter(-1, best, True) & seen", "scatter(-1, best, True)"),
@@ -152,8 +145,7 @@ exercise(id="11.4", title="An indexer", kind="write", points=3, minutes=14, diff
                 "    last = scores.topk(min(top_k, scores.shape[-1]), -1).values[..., -1:]\n"
                 "    return (scores >= last) & seen"),
             ask="The relu makes many scores exactly 0. If the last one chosen is 0, how many tokens have its score?"),
-        Misconception("lets every key choose its queries",
-                      change=("-1).indices", "-2).indices[:, :1].expand_as(scores)"),
+        Misconception("lets every key choose its queries", change=("-1).indices", "-2).indices[:, :1].expand_as(scores)"),
                       ask="Whose choice is it: that of a row of the scores, or of a column?")],
     hints=["`torch.einsum(\"bhnd,bmd->bhnm\", q, k)` is every query head against the one key of each token.",
            "Hide first: a score of minus infinity loses against every other.",
@@ -196,13 +188,11 @@ exercise(id="11.5", title="Which axis turns which pair", kind="write", points=2,
       has all its pairs already, the pair goes to axis 0, which gets the rest (Qwen3-VL)
     - a tensor of `torch.int64`
     """, given={"torch": torch}, solution=AXES, cases=axis_cases, compare=exact(),
-    properties=[("there is one axis for each pair", lambda got, case: got.numel() == sum(case.args[0]))],
-    misconceptions=[
+    properties=[("there is one axis for each pair", lambda got, case: got.numel() == sum(case.args[0]))], misconceptions=[
         Misconception("goes on taking turns when an axis has had its share",
                       change=("torch.where(turn < torch.tensor(sections)[axis], axis, 0)", "axis"),
                       ask="With sections 24, 20, 20: how many pairs does your third axis get?"),
-        Misconception("gives what is left over to the last axis",
-                      change=("[axis], axis, 0)", "[axis], axis, count - 1)"),
+        Misconception("gives what is left over to the last axis", change=("[axis], axis, 0)", "[axis], axis, count - 1)"),
                       ask="In Qwen3-VL time has 24 pairs and the others 20. Who gets the last four?"),
         Misconception(
             "passes the turn on to the next axis that has pairs left",
@@ -213,8 +203,7 @@ exercise(id="11.5", title="Which axis turns which pair", kind="write", points=2,
                 out.append(axis)
                 left[axis] -= 1
     return torch.tensor(out)
-''',
-            ask="With sections 3, 3, 1 the sixth pair is the third axis' turn, which has had its pair. Who gets it, by the card?"),
+''', ask="With sections 3, 3, 1 the sixth pair is the third axis' turn, which has had its pair. Who gets it, by the card?"),
         Misconception(
             "deals them out in blocks when they should take turns", change=("if not in_turn:", "if True:"),
             ask="The fast pairs are the first ones. In blocks, which axes never get a fast pair?"),
@@ -297,14 +286,11 @@ def sink_traffic(q, k, v, sinks):
 def sink_cases(rng):
     for h, m, d in ((1, 2, 4), (2, 1, 8), (3, 7, 5), (4, 33, 16), (2, 64, 32)):
         yield Case(
-            randn(rng, h, d), randn(rng, h, m, d), randn(rng, h, m, d), randn(rng, h),
-            label=f"{h} heads, {m} keys of {d}")
+            randn(rng, h, d), randn(rng, h, m, d), randn(rng, h, m, d), randn(rng, h), label=f"{h} heads, {m} keys of {d}")
     yield Case(
-        randn(rng, 2, 8), randn(rng, 2, 5, 8), randn(rng, 2, 5, 8), torch.tensor([90.0, -90.0]),
-        label="sinks of 90 and -90")
+        randn(rng, 2, 8), randn(rng, 2, 5, 8), randn(rng, 2, 5, 8), torch.tensor([90.0, -90.0]), label="sinks of 90 and -90")
     yield Case(
-        randn(rng, 1, 8) * 30, randn(rng, 1, 9, 8) * 30, randn(rng, 1, 9, 8), torch.zeros(1),
-        label="scores of hundreds")
+        randn(rng, 1, 8) * 30, randn(rng, 1, 9, 8) * 30, randn(rng, 1, 9, 8), torch.zeros(1), label="scores of hundreds")
     yield Case(
         randn(rng, 2, 8) * 10, randn(rng, 2, 9, 8) * 10, randn(rng, 2, 9, 8), torch.tensor([100.0, 150.0]),
         label="sinks and scores of hundreds")
@@ -323,8 +309,7 @@ kernel_exercise(id="11.6", title="A sink, in the online softmax", points=3, minu
     """, stub=STUB, solution=BODY, cases=sink_cases, launch=lambda q, k, v, sinks: Launch(
         grid=q.shape[0], block=q.shape[1], args=[q, k, v, sinks, out(q.shape), k.shape[1], q.shape[1]]),
     expect=with_sinks, traffic=sink_traffic, compare=close(atol=1e-5), misconceptions=[
-        Misconception("leaves the sink out",
-                      change=("largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"),
+        Misconception("leaves the sink out", change=("largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"),
                       ask="Measured from itself, the sink's exp(score - largest) is 1. Where is that 1 in your total?"),
         Misconception("adds the sink at the end without rescaling it",
                       change=[("largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"), ("sum / total", "sum / (total + expf(sinks[h]))")],
@@ -379,15 +364,13 @@ def channel_delta(q, k, v, decay, beta):
 DECAY = "        state = state * decay[:, :, t, :, None]\n"
 KNOWN = '        known = torch.einsum("bhkv,bhk->bhv", state, k[:, :, t])\n'
 
-exercise(id="11.7", title="Forgetting in the wrong direction", kind="repair", points=2, minutes=8, difficulty=3,
-    card="""
+exercise(id="11.7", title="Forgetting in the wrong direction", kind="repair", points=2, minutes=8, difficulty=3, card="""
     The delta rule of Kimi Linear: the state is a matrix with a row for each channel of a **key**, and each of those rows
     forgets at a speed of its own. The code below runs without an error wherever keys and values are equally wide, and it
     is wrong. Mend it.
 
     - first the state decays, then what it says about the new key is corrected by `beta`, then the query reads
-    """, given={"torch": torch},
-    stub=DELTA.replace("decay[:, :, t, :, None]", "decay[:, :, t, None, :]"), solution=DELTA,
+    """, given={"torch": torch}, stub=DELTA.replace("decay[:, :, t, :, None]", "decay[:, :, t, None, :]"), solution=DELTA,
     cases=delta_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("decays by one number per head, the mean of the channels",
                       change=("decay[:, :, t, :, None]", "decay[:, :, t].mean(-1)[..., None, None]"),
@@ -396,8 +379,7 @@ exercise(id="11.7", title="Forgetting in the wrong direction", kind="repair", po
                       ask="After the write, the state should say exactly v about this key if beta is 1. Does it, with your order?"),
         Misconception("adds and does not correct", change=("(v[:, :, t] - known)", "v[:, :, t]"),
                       ask="If the same key arrives twice, with beta 1: what should the state say about it?"),
-        Misconception("corrects by all that was known, whatever beta is",
-                      change=("(v[:, :, t] - known)", "v[:, :, t] - known"),
+        Misconception("corrects by all that was known, whatever beta is", change=("(v[:, :, t] - known)", "v[:, :, t] - known"),
                       ask="With beta 0 nothing is written. What does your state lose then?"),
         Misconception("decays what was just written, too", change=[(DECAY, ""), ("        out.", DECAY + "        out.")],
                       ask="Which decays: the past, or the token that is being written?")],
@@ -425,12 +407,10 @@ exercise(id="11.8", title="A configuration from nowhere: what is kept", kind="pr
     """, name="kib", answer=14, tolerance=0.1, misconceptions=[
         Misconception("lets the sharing layers keep a copy", value=20,
                       ask="Layers 28 to 39 read another layer's cache. How many full layers are among the first 28?"),
-        Misconception("lets the windowed layers grow", value=56,
-                      ask="What does a full window drop when a token enters?"),
+        Misconception("lets the windowed layers grow", value=56, ask="What does a full window drop when a token enters?"),
         Misconception("lets windows grow and sharing layers keep a copy", value=80,
                       ask="Two of the fields above make layers that do not grow. Which?"),
-        Misconception("keeps the keys and forgets the values", value=7,
-                      ask="A weight needs a key. What does it weigh?"),
+        Misconception("keeps the keys and forgets the values", value=7, ask="A weight needs a key. What does it weigh?"),
         Misconception("counts the query heads", value=112, ask="Which heads are kept?"),
         Misconception("gives bytes and not KiB", value=14_336, ask="How many bytes is a KiB?"),
         Misconception("gives kB and not KiB", value=14.336, ask="Is a KiB 1,000 bytes?")],
@@ -462,8 +442,7 @@ exercise(id="11.9", title="A configuration from nowhere: what is read", kind="pr
                       ask="Where does a latent layer keep positions, and how many numbers is that per token?"),
         Misconception("lets every layer read every latent", value=5664,
                       ask="What is left for the layer to read, once the indexer has chosen?"),
-        Misconception("gives every layer an indexer of its own", value=1194,
-                      ask="How many of the 48 indexers are full?"),
+        Misconception("gives every layer an indexer of its own", value=1194, ask="How many of the 48 indexers are full?"),
         Misconception("keeps an index key for each of the indexer's heads", value=9258,
                       ask="Does each head of the indexer have keys of its own?"),
         Misconception("unfolds keys and values of every head before it reads", value=3168,
@@ -487,8 +466,7 @@ LAYER = """
     ```
 """
 
-exercise(id="11.10", title="Three ideas in an unfamiliar layer", kind="choose", points=2, minutes=6, difficulty=4,
-    card="""
+exercise(id="11.10", title="Three ideas in an unfamiliar layer", kind="choose", points=2, minutes=6, difficulty=4, card="""
     Read this layer. It rotates, and groups heads, as nearly all do. Which three other ideas does it use?
     """ + LAYER, name="ideas", answer="c", options={
         "a": "a latent, a softcap, a gate", "b": "values are keys, QK norm, a sink",
@@ -555,8 +533,7 @@ exercise(id="11.11", title="Which pairs a checkpoint turns", kind="write", point
                       ask="Which rows of the weight make head 0?"),
         Misconception("asks for equal scores, and finds none", change=("- scores).abs().max()", "!= scores).any()"),
                       ask="`scores` was rounded to bfloat16. Does the right layout give exactly these numbers?"),
-        Misconception("looks at each token's score with itself alone",
-                      change=("- scores).abs()", "- scores).diagonal().abs()"),
+        Misconception("looks at each token's score with itself alone", change=("- scores).abs()", "- scores).diagonal().abs()"),
                       ask="Query and key at one position are turned by one angle. What does that change in their product?"),
         Misconception("turns the queries and not the keys", change=("turned(k, layout).T", "k.T"),
                       ask="A score depends on the distance of two tokens only if both are turned. Are they?")],

@@ -7,8 +7,7 @@ import torch
 from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, whole
 
 
-exercise(id="6.1", title="Below the roof", kind="predict", points=1, minutes=3, difficulty=1, name="flop_per_byte",
-    card="""
+exercise(id="6.1", title="Below the roof", kind="predict", points=1, minutes=3, difficulty=1, name="flop_per_byte", card="""
         Attention that is not fused writes the score matrix and reads it back: four passes over $n^2$ numbers, in
         half precision two bytes each. Its work is $4n^2d$ FLOP. For large $n$ the terms linear in $n$ do not matter.
 
@@ -85,8 +84,7 @@ exercise(id="6.2", title="One pass over the keys", kind="write", points=2, minut
         - remember only the largest score, a sum, and an output that is not yet divided; no `softmax`, `logsumexp` or
           `logaddexp`
         - when the largest score changes, what was summed before must be rescaled
-        - scores of several hundred, of either sign, must do no harm""",
-    given={"torch": torch, "math": math}, solution='''
+        - scores of several hundred, of either sign, must do no harm""", given={"torch": torch, "math": math}, solution='''
         def attend_once(q, pairs, scale):
             """q (d,), pairs of key (d,) and value (v_dim,) -> output (v_dim,)"""
             m, l, o = torch.tensor(-math.inf), torch.tensor(0.0), torch.tensor(0.0)
@@ -116,8 +114,7 @@ exercise(id="6.2", title="One pass over the keys", kind="write", points=2, minut
         Misconception("does not rescale the output when the largest score changes",
                       change=("o = shrink * o + p * value", "o = o + p * value"),
                       ask="Relative to which maximum was the output summed so far, and relative to which is the new term?"),
-        Misconception("does not rescale the sum when the largest score changes",
-                      change=("l = shrink * l + p", "l = l + p"),
+        Misconception("does not rescale the sum when the largest score changes", change=("l = shrink * l + p", "l = l + p"),
                       ask="Relative to which maximum was the sum so far, and relative to which is the new term?"),
         Misconception("keeps the pairs, in a list or in a tensor that grows", body='''
             pairs = list(pairs)
@@ -246,8 +243,7 @@ exercise(id="6.4", title="The tile loop", kind="write", points=3, minutes=14, di
         - `causal`: the **last** query sees the **last** key, so query `i` sees key `j` if `j <= i + n_k - n_q`
         - every query sees key 0; a later tile may be masked whole for some queries (or all), and must then change nothing
         - scores and their exponentials exist for one tile at a time; `torch.logsumexp` of a tile is allowed, `softmax` is not
-        - return the output and the log-sum-exp of each row, `m + log(l)`""",
-    given={"torch": torch, "math": math}, solution='''
+        - return the output and the log-sum-exp of each row, `m + log(l)`""", given={"torch": torch, "math": math}, solution='''
         def flash_rows(q, k, v, scale, tile_k, causal):
             """q (n_q, d), k (n_k, d), v (n_k, v_dim) -> out (n_q, v_dim), lse (n_q,)"""
             n_q, n_k = len(q), len(k)
@@ -293,8 +289,7 @@ exercise(id="6.4", title="The tile loop", kind="write", points=3, minutes=14, di
              "        here = min(tile_k, n_k - k0)\n"
              "        s = torch.zeros(n_q, tile_k)\n"
              "        s[:, :here] = scale * q @ k[k0:k0 + tile_k].T\n"),
-            ("p @ v[k0:k0 + tile_k]", "p[:, :here] @ v[k0:k0 + tile_k]")],
-                      ask="What is the weight of a key whose score is 0?"),
+            ("p @ v[k0:k0 + tile_k]", "p[:, :here] @ v[k0:k0 + tile_k]")], ask="What is the weight of a key whose score is 0?"),
         Misconception("applies no mask", change=("if causal:", "if False:"), ask="Which keys does the first query see?"),
         Misconception("shifts the diagonal the wrong way", change=("i + n_k - n_q", "i + n_q - n_k"),
                       ask="With 1 query and 100 keys: which keys does the last query see?"),
@@ -448,8 +443,7 @@ exercise(id="6.6", title="Skip the future", kind="write", points=2, minutes=8, d
                       change=[("min(q0 + tile_q, n_q) - 1", "q0 + tile_q - 1"),
                               ("min(k0 + tile_k, n_k) - 1", "k0 + tile_k - 1")],
                       ask="10 keys in tiles of 4: what is the last key of the last tile?"),
-        Misconception("counts a tile that just touches the diagonal as not full",
-                      change=("last_key <= q0", "last_key < q0"),
+        Misconception("counts a tile that just touches the diagonal as not full", change=("last_key <= q0", "last_key < q0"),
                       ask="May query `i` look at the key at its own place?")],
     hints=["A tile can be skipped if its *last* query does not even see its *first* key.",
            "A tile is full if its *first* query sees its *last* key."])
@@ -550,8 +544,7 @@ _BEFORE, _REST = GALLERY_KERNEL.split("        float s[TILE], m_new = m;\n")
 _INNER, _AFTER = _REST.split("        m = m_new;\n        __syncthreads();\n")
 _AFTER = "        __syncthreads();\n" + _AFTER
 
-kernel_exercise(id="6.7", title="The inner loop of a flash kernel", points=4, minutes=18, difficulty=4, name="flash",
-    card="""
+kernel_exercise(id="6.7", title="The inner loop of a flash kernel", points=4, minutes=18, difficulty=4, name="flash", card="""
         Tiles of keys and values are already in shared memory. Finish the loop body: the scores of this thread's query
         with the tile (`scale` times the dot product), the running maximum, the rescaled sum and output.
 
@@ -611,8 +604,7 @@ def _two_exchanged():
                                 ask="Which three letters rest on what the sanitizer or a NaN says, and which two on the numbers?")
 
 
-exercise(
-    id="6.8", title="Five kernels, five mistakes", kind="predict", points=3, minutes=12, difficulty=3, name="mistakes",
+exercise(id="6.8", title="Five kernels, five mistakes", kind="predict", points=3, minutes=12, difficulty=3, name="mistakes",
     card="""
         Each kernel of the gallery differs from the one of 6.7 in one place. Which kernel has which mistake?
 
@@ -634,8 +626,7 @@ exercise(
            "Of the last two, one is right when `scale` is 1, the other when the largest score comes first."])
 
 
-kernel_exercise(id="6.9", title="Repair the maximum", kind="repair", points=2, minutes=8, difficulty=3, name="flash",
-    card="""
+kernel_exercise(id="6.9", title="Repair the maximum", kind="repair", points=2, minutes=8, difficulty=3, name="flash", card="""
         This kernel is the one that makes NaN. Repair it.
 
         - change as little as you can
@@ -739,8 +730,7 @@ exercise(id="6.12", title="The gradient of the values", kind="write", points=2, 
             """q (n_q, d), k (n_k, d), grad_out (n_q, v_dim), lse (n_q,) -> (n_k, v_dim)"""
             p = torch.exp(scale * q @ k.T - lse[:, None])
             return p.T @ grad_out
-        ''', cases=_backward_cases, compare=close(atol=1e-4), forbid=("softmax", "autograd", "backward"),
-    misconceptions=[
+        ''', cases=_backward_cases, compare=close(atol=1e-4), forbid=("softmax", "autograd", "backward"), misconceptions=[
         Misconception("normalises the weights of the tile anew", change=(
             "torch.exp(scale * q @ k.T - lse[:, None])", "(scale * q @ k.T).exp() / (scale * q @ k.T).exp().sum(1, keepdim=True)"),
                       ask="Do the weights of one tile of the keys sum to 1?"),
@@ -783,15 +773,13 @@ exercise(id="6.13", title="The gradient of the scores", kind="write", points=3, 
             delta = (grad_out * out).sum(1)
             return p * (grad_out @ v.T - delta[:, None])
         ''', cases=_score_gradient_cases, compare=close(atol=1e-5), misconceptions=[
-        Misconception("adds up P * dP over the tile alone",
-                      change=("(grad_out * out).sum(1)", "(p * (grad_out @ v.T)).sum(1)"),
+        Misconception("adds up P * dP over the tile alone", change=("(grad_out * out).sum(1)", "(p * (grad_out @ v.T)).sum(1)"),
                       ask="The inner sum runs over all keys. How many of them does `p` hold?"),
         Misconception("leaves out the factor P", change=("return p * (grad_out @ v.T - delta[:, None])",
                                                           "return grad_out @ v.T - delta[:, None]"),
                       ask="What is the gradient of the score of a key whose weight is 0?"),
-        Misconception("multiplies dP by P, but not the inner sum",
-                      change=("return p * (grad_out @ v.T - delta[:, None])",
-                              "return p * (grad_out @ v.T) - delta[:, None]"),
+        Misconception("multiplies dP by P, but not the inner sum", change=("return p * (grad_out @ v.T - delta[:, None])",
+                                                                           "return p * (grad_out @ v.T) - delta[:, None]"),
                       ask="What is the gradient of the score of a key whose weight is 0?"),
         Misconception("makes one inner sum for all rows",
                       change=("(grad_out * out).sum(1)", "(grad_out * out).sum().expand(len(p))"),
@@ -802,11 +790,9 @@ exercise(id="6.13", title="The gradient of the scores", kind="write", points=3, 
                       ask="Adding a number to all scores of a row changes nothing. What must a whole row of dS sum to?"),
         Misconception("adds the inner sum", change=(" - delta[:, None]", " + delta[:, None]"),
                       ask="What must a whole row of dS sum to?"),
-        Misconception("takes the mean of dO * O, not its sum",
-                      change=("(grad_out * out).sum(1)", "(grad_out * out).mean(1)"),
+        Misconception("takes the mean of dO * O, not its sum", change=("(grad_out * out).sum(1)", "(grad_out * out).mean(1)"),
                       ask="$\\sum_t P_{it}\\,(dO_i \\cdot v_t) = dO_i \\cdot$ what?"),
-        Misconception("sums dP over the row without its weights",
-                      change=("(grad_out * out).sum(1)", "(grad_out @ v.T).sum(1)"),
+        Misconception("sums dP over the row without its weights", change=("(grad_out * out).sum(1)", "(grad_out @ v.T).sum(1)"),
                       ask="By which weights is $dP_{it}$ multiplied in the inner sum?")],
     hints=["$\\sum_t P_{it}\\,dP_{it} = \\sum_t P_{it}\\,(dO_i \\cdot v_t)$: pull $dO_i$ out of the sum.",
            "What remains in the sum is $O_i$."])
@@ -843,8 +829,7 @@ exercise(id="6.14", title="Bytes of the backward pass", kind="write", points=2, 
         Misconception("counts one statistic per row, where two are read",
                       change=("again = 4 * n * d + 2 * n", "again = 4 * n * d + n"),
                       ask="From what is $P$ made again, and from what $dS$?"),
-        Misconception("leaves out the two statistics of each row",
-                      change=[("again = 4 * n * d + 2 * n", "again = 4 * n * d")],
+        Misconception("leaves out the two statistics of each row", change=[("again = 4 * n * d + 2 * n", "again = 4 * n * d")],
                       ask="From what is $P$ made again, and from what $dS$?"),
         Misconception("forgets that delta is written before the loops", change=("first = 2 * n * d + n", "first = 2 * n * d"),
                       ask="$\\delta$ is read in each round. Who wrote it?"),
@@ -864,8 +849,7 @@ exercise(id="6.14", title="Bytes of the backward pass", kind="write", points=2, 
            "A round: $q$, $dO$, $dQ$ twice, and two numbers per row: $4nd + 2n$."])
 
 
-exercise(
-    id="6.15", title="Blocks on one multiprocessor", kind="predict", points=1, minutes=5, difficulty=2, name="blocks",
+exercise(id="6.15", title="Blocks on one multiprocessor", kind="predict", points=1, minutes=5, difficulty=2, name="blocks",
     card="""
         A kernel was compiled for an A100: 96 registers per thread, 41 KiB of shared memory per block, blocks of 128 threads.
         A multiprocessor of an A100 has 65,536 registers, a quarter of them for each of its four schedulers, 164 KiB of shared
@@ -881,8 +865,7 @@ exercise(
            "A warp takes 32 x 96 = 3,072 registers, so each scheduler holds 5 warps, all four 20. And shared memory: 42 KiB per block."])
 
 
-exercise(id="6.16", title="Blocks without work", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
-    card="""
+exercise(id="6.16", title="Blocks without work", kind="predict", points=1, minutes=4, difficulty=2, name="idle", card="""
         Three texts of 100, 30 and 200 tokens are packed into one row, `cu_seqlens = [0, 100, 130, 330]`. The launch for one head has a
         block for each text and each tile of 64 queries that the longest text has. How many of its blocks find no query of their text
         and return at once? Type a whole number.""", answer=5, misconceptions=[

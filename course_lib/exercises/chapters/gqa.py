@@ -31,8 +31,7 @@ exercise(id="3.2", title="What one token costs", kind="predict", points=1, minut
     """, name="kib", answer=320, tolerance=0.5, misconceptions=[
         Misconception("keeps the keys and forgets the values", value=160,
                       ask="The next token needs the weights, and then what is weighted. What has to be kept for each?"),
-        Misconception("counts the query heads", value=2560,
-                      ask="Is a query ever needed again, once its token is done?"),
+        Misconception("counts the query heads", value=2560, ask="Is a query ever needed again, once its token is done?"),
         Misconception("takes 4 bytes per number", value=640, ask="In which precision is this cache kept?"),
         Misconception("gives bytes and not KiB", value=327_680, ask="How many bytes is a KiB?"),
         Misconception("takes 1,000 bytes for a KiB", value=327.68, ask="A kB is 1,000 bytes. And a KiB?"),
@@ -208,8 +207,7 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
 @}
 '''
 
-kernel_exercise(
-    id="3.6", title="Fetch a key once, use it g times", points=4, minutes=24, difficulty=4, name="group_scores",
+kernel_exercise(id="3.6", title="Fetch a key once, use it g times", points=4, minutes=24, difficulty=4, name="group_scores",
     card=r"""
     Finish the kernel: scores of one query per head against all `n` keys, `scores[head][key] = q[head] . k[kv_head][key]`,
     without a scale. `q` is `(n_heads, d)`, `k` is `(n_kv_heads, n, d)`, `scores` is `(n_heads, n)`.
@@ -429,8 +427,7 @@ exercise(id="3.10", title="Absorb the up-projection", kind="write", points=2, mi
                       ask="A query is a row of d numbers, and `k_up[h]` is (d, c). Which of its two axes meets the query?"),
         Misconception("inverts the up-projection", change=("@ k_up", "@ torch.linalg.pinv(k_up).transpose(-2, -1)"),
                       ask="q . (W c) = (W^T q) . c. Does an inverse appear anywhere?"),
-        Misconception("adds up the heads",
-                      change=("q @ k_up", "(q @ k_up).sum(0, keepdim=True).expand(len(q), -1, -1)"),
+        Misconception("adds up the heads", change=("q @ k_up", "(q @ k_up).sum(0, keepdim=True).expand(len(q), -1, -1)"),
                       ask="Every head has scores of its own. May they be added before the softmax?")],
     hints=["Write the score as a sum over rows and columns of $W_h$ and change the order of the two sums.",
            r"$q^\top (W c) = (W^\top q)^\top c$; with queries as rows this is one matrix product."])
@@ -528,8 +525,7 @@ __global__ void latent_heads(const float* __restrict__ q, const float* __restric
 '''
 LATENT_LOAD = "    for (int e = threadIdx.x; e < n * width; e += blockDim.x) tile[e / width * pitch + e % width] = tokens[e];\n"
 
-kernel_exercise(id="3.13", title="Key and value at once", points=3, minutes=15, difficulty=4, name="latent_heads",
-    card="""
+kernel_exercise(id="3.13", title="Key and value at once", points=3, minutes=15, difficulty=4, name="latent_heads", card="""
     One decoding step on latents, in one block of 128 threads: `heads` query heads attend to `n` tokens, at most 32. A row of `tokens` holds
     the latent (`latent_dim` numbers), then the rotated key (`rope_dim`). A row of `q`, with $W_h$ already on its side, is as wide.
     A score is the product of both whole rows, without a scale; a value is the latent alone. `out` is `(heads, latent_dim)`.

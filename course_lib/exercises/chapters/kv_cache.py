@@ -193,8 +193,7 @@ _WRONG_POSITIONS = """    if len(past_k) == 0:
 """
 _LATE, _CORNER = (_RIGHT_POSITIONS, _WRONG_POSITIONS), (".tril(total - n)", ".tril()")
 
-exercise(id="7.3", title="Right without a cache, wrong with one", kind="repair", points=3, minutes=10, difficulty=3,
-    card="""
+exercise(id="7.3", title="Right without a cache, wrong with one", kind="repair", points=3, minutes=10, difficulty=3, card="""
     `attend_with_cache` is right for a whole prompt and wrong for the tokens after it. It has **two** mistakes: one in the
     positions, one in the mask. Find them and repair them.
 
@@ -235,8 +234,7 @@ exercise(id="7.3", title="Right without a cache, wrong with one", kind="repair",
            "`tril(c)` moves the diagonal by `c` columns to the right."])
 
 
-exercise(id="7.4", title="How many readers fit", kind="predict", points=1, minutes=3, difficulty=2, name="sequences",
-    card="""
+exercise(id="7.4", title="How many readers fit", kind="predict", points=1, minutes=3, difficulty=2, name="sequences", card="""
     Llama 3 8B has 32 layers with 32 query heads and 8 heads of keys and values of width 128. Its weights take 16 GB,
     and each cached number takes 2 bytes. A GPU has 80 GB ($80 \\cdot 10^9$ bytes). How many sequences of 8,192 tokens
     fit beside the weights? Type a whole number.
@@ -252,8 +250,7 @@ exercise(id="7.4", title="How many readers fit", kind="predict", points=1, minut
            "Divide what is left beside the weights by 8,192 times that, and round down."])
 
 
-exercise(
-    id="7.5", title="Tokens per second", kind="predict", points=1, minutes=5, difficulty=2, name="tokens_per_second",
+exercise(id="7.5", title="Tokens per second", kind="predict", points=1, minutes=5, difficulty=2, name="tokens_per_second",
     card="""
     Llama 3 8B decodes on an H200, which reads $4.8 \\cdot 10^{12}$ bytes per second. A step reads $15 \\cdot 10^9$ bytes
     of weights, and the cache of a sequence of 8,192 tokens takes $1.07 \\cdot 10^9$. 32 such sequences decode together, and
@@ -490,13 +487,11 @@ exercise(id="7.9", title="Positions in a rolling cache", kind="write", points=2,
                       ask="After two tokens, with two sinks and a window of four: how many tokens can there be?"),
         Misconception("gives the query the number after its own key", change=("len(held) - 1, list", "len(held), list"),
                       ask="The query's own key is among those held. Which number has it?"),
-        Misconception("renumbers the query and leaves the keys at their old places",
-                      change=("list(range(len(held)))", "held"),
+        Misconception("renumbers the query and leaves the keys at their old places", change=("list(range(len(held)))", "held"),
                       ask="After re-indexing, how far is the query from its own key?"),
         Misconception("takes the sinks out of the window", change=("j > t - window", "j > t - window + n_sink"),
                       ask="With a window of 4 and 2 sinks, how many tokens are held?"),
-        Misconception("renumbers the keys and leaves the query at its old place",
-                      change=("len(held) - 1, list", "t, list"),
+        Misconception("renumbers the keys and leaves the query at its old place", change=("len(held) - 1, list", "t, list"),
                       ask="After re-indexing, how far is the query from its own key?")],
     hints=["First the tokens: which `j` from 0 to `t` are a sink, or among the last `window`?",
            "Re-indexed, the keys are `range(len(held))`. The query's own key is the last of them."])
@@ -609,8 +604,7 @@ exercise(id="7.12", title="Keep or replace", kind="write", points=3, minutes=8, 
         return keep, missing / missing.sum()
     ''', cases=keep_cases, compare=close(atol=1e-5),
     properties=[("what is kept and what replaces it add up to the target", lambda got, case: bool(torch.allclose(
-        case.args[1] * got[0] + (1 - (case.args[1] * got[0]).sum()) * got[1], case.args[0], atol=1e-4)))],
-    misconceptions=[
+        case.args[1] * got[0] + (1 - (case.args[1] * got[0]).sum()) * got[1], case.args[0], atol=1e-4)))], misconceptions=[
         Misconception("replaces a refused token from the target itself", change=("return keep, missing / missing.sum()",
                                                                               "return keep, target"),
                       ask="Tokens that the draft likes too much are already kept as often as they should come. How often may they also replace?"),
@@ -632,8 +626,7 @@ exercise(id="7.12", title="Keep or replace", kind="write", points=3, minutes=8, 
            "What is missing at x is max(target - draft, 0); a replacement is drawn in proportion to it."])
 
 
-exercise(id="7.13", title="Tokens for a pass", kind="predict", points=1, minutes=4, difficulty=3, name="tokens",
-    card="""
+exercise(id="7.13", title="Tokens for a pass", kind="predict", points=1, minutes=4, difficulty=3, name="tokens", card="""
     Four tokens are drafted, and each is kept with probability 0.8, if all before it were kept. A pass of the large model
     yields those that were kept and one more. How many tokens is that on average? Two decimals.
     """, answer=(1 - 0.8**5) / (1 - 0.8), tolerance=0.011, misconceptions=[

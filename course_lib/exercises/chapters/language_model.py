@@ -366,8 +366,7 @@ def _norm_traffic(x, delta, weight, eps):
     return 32 * (4 * sectors + -(-d // 8))
 
 
-kernel_exercise(id="10.8", title="Add and normalise, fused", points=4, minutes=12, difficulty=3, name="add_norm",
-    card=r"""
+kernel_exercise(id="10.8", title="Add and normalise, fused", points=4, minutes=12, difficulty=3, name="add_norm", card=r"""
     Between two layers of the model, two things happen to each token: what the last layer computed is added to the
     stream, and the sum is normalised. Fuse them: one launch, one block per token.
 
@@ -378,8 +377,7 @@ kernel_exercise(id="10.8", title="Add and normalise, fused", points=4, minutes=1
       memory, as `row`
     - `block_sum` is given. Every thread of the block must call it
     """, stub=ADD_NORM[:_LOOPS] + "    // your code: add, write the stream, sum the squares; then normalise\n}\n",
-    solution=ADD_NORM, cases=norm_cases, compare=close(atol=1e-4, rtol=1e-4),
-    launch=lambda x, delta, weight, eps: Launch(
+    solution=ADD_NORM, cases=norm_cases, compare=close(atol=1e-4, rtol=1e-4), launch=lambda x, delta, weight, eps: Launch(
         grid=len(x), block=128, shared=4 * x.shape[1],
         args=[inout(x), delta, weight, out(x.shape), x.shape[1], eps]),
     expect=_norm_expect, traffic=_norm_traffic, misconceptions=[

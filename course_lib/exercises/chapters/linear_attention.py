@@ -119,8 +119,7 @@ exercise(id="4.9", title="Positive random features", kind="write", points=2, min
     ''', cases=lambda rng: [
         Case(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0]]), label="one vector, two directions"),
         Case(randn(rng, 5, 4) / 2, randn(rng, 8, 4), label="5 vectors of 4, 8 directions"),
-        Case(randn(rng, 2, 3, 6) / 2, randn(rng, 3, 6), label="2 heads of 3 vectors, 3 directions")],
-    compare=close(atol=1e-5),
+        Case(randn(rng, 2, 3, 6) / 2, randn(rng, 3, 6), label="2 heads of 3 vectors, 3 directions")], compare=close(atol=1e-5),
     properties=[("every feature is positive", lambda got, case: bool((got > 0).all()))], misconceptions=[
         Misconception("divides by m, not by its root", change=("math.sqrt(w.shape[0])", "w.shape[0]"),
                       ask="Two feature vectors are multiplied. How often is your factor in the product?"),
@@ -193,8 +192,7 @@ exercise(id="4.2", title="One step of the recurrence", kind="write", points=2, m
            "First add, then read: the new state answers."])
 
 
-exercise(id="4.5", title="Two keys that are not orthogonal", kind="predict", points=1, minutes=4, difficulty=3,
-    card=r"""
+exercise(id="4.5", title="Two keys that are not orthogonal", kind="predict", points=1, minutes=4, difficulty=3, card=r"""
     The delta rule with $\beta = 1$ writes the value 1 at key $a$, then the value 0 at key $b$. Both keys have length 1 and
     $a \cdot b = 0.6$. What does the state now return for $a$? (Plain linear attention would return
     $1 + 0 \cdot 0.6 = 1$.)
@@ -222,8 +220,7 @@ __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict
 @}
 '''
 
-kernel_exercise(id="4.7", title="The state stays on the chip", points=4, minutes=16, difficulty=4, name="walk_tokens",
-    card=r"""
+kernel_exercise(id="4.7", title="The state stays on the chip", points=4, minutes=16, difficulty=4, name="walk_tokens", card=r"""
     Finish the kernel: one block walks the tokens of one head, without a normaliser: $S \leftarrow S + k_t v_t^\top$, then
     $o_t = q_t^\top S$. Launch: `grid = 1`, `block` a multiple of 32 of at least `d_v` threads. `q` and `k` are `(n, d)` and
     hold features, `v` and `out` are `(n, d_v)`.
@@ -304,8 +301,7 @@ __global__ void final_state(const float* __restrict__ k, const float* __restrict
 
 ZEROING = "    for (int e = threadIdx.x; e < d * d_v; e += blockDim.x) state[e] = 0.0f;\n"
 
-kernel_exercise(
-    id="4.8", title="A state from nowhere", points=3, minutes=8, difficulty=2, name="final_state", kind="repair",
+kernel_exercise(id="4.8", title="A state from nowhere", points=3, minutes=8, difficulty=2, name="final_state", kind="repair",
     card="""
     This kernel sums up `k v^T` over all tokens in shared memory. Its author tried it on a machine whose shared memory
     happened to hold zeros, and it was right. Run it under the sanitizer (the cell above does), read what it says, and repair
@@ -470,8 +466,7 @@ exercise(id="4.6", title="Replace, do not pile up", kind="write", points=2, minu
            "The difference to `v`, times `beta`, goes in at `k`: an outer product."])
 
 
-exercise(id="4.11", title="How long does a state remember?", kind="predict", points=1, minutes=4, difficulty=2,
-    card=r"""
+exercise(id="4.11", title="How long does a state remember?", kind="predict", points=1, minutes=4, difficulty=2, card=r"""
     A gated state fades by the factor $a = 0.98$ at every token. After how many tokens is **half** of what was written left?
     The nearest whole number will do.
     """, name="half_life", answer=34, tolerance=0.5, given={"math": math}, misconceptions=[

@@ -11,8 +11,7 @@ def randint(rng, low, high):
     return int(torch.randint(low, high, (), generator=rng))
 
 
-exercise(id="8.1", title="The last page", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots",
-    card="""
+exercise(id="8.1", title="The last page", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots", card="""
     A sequence holds as many pages of 16 slots as it needs. Its length runs through 1, 2, 3, ... 512, and spends the
     same time at each length. How many of its slots are **empty on average**? One decimal.
     """, answer=7.5, tolerance=0.01, misconceptions=[
@@ -282,8 +281,7 @@ def _in_order(pool, table, length):
     return pool[table[:-(-length // pool.shape[1])].long()].flatten(0, 1)[:length]
 
 
-kernel_exercise(id="8.5", title="Scores through a table", points=4, minutes=15, difficulty=4, name="paged_scores",
-    card="""
+kernel_exercise(id="8.5", title="Scores through a table", points=4, minutes=15, difficulty=4, name="paged_scores", card="""
     Finish the kernel: the scores of one query against the keys of a sequence that is stored in pages.
 
     - one **warp** takes one position at a time: its lanes read neighbouring columns of the key, multiply with their
@@ -302,8 +300,7 @@ kernel_exercise(id="8.5", title="Scores through a table", points=4, minutes=15, 
         Misconception("takes position j for slot j, as if the sequence were in one piece", change=(
             "((size_t)table[j / block_size] * block_size + j % block_size) * d", "(size_t)j * d"),
                       ask="What is the table for? Whose key is in slot j of the pool?"),
-        Misconception("looks up the offset in place of the page",
-                      change=("table[j / block_size]", "table[j % block_size]"),
+        Misconception("looks up the offset in place of the page", change=("table[j / block_size]", "table[j % block_size]"),
                       ask="Positions 0 to 15 are in one page of 16. Which entry of the table must they all read?"),
         Misconception("takes the number of a page for the number of its first slot",
                       change=("(size_t)table[j / block_size] * block_size", "(size_t)table[j / block_size]"),
@@ -431,8 +428,7 @@ def _attend_expect(q, keys, values, table, length, scale):
     return (weights @ _in_order(values, table, length).double()).float()
 
 
-kernel_exercise(
-    id="8.6", title="Right for narrow heads", points=3, minutes=8, difficulty=3, name="paged_attend", kind="repair",
+kernel_exercise(id="8.6", title="Right for narrow heads", points=3, minutes=8, difficulty=3, name="paged_attend", kind="repair",
     card="""
     The thread block of this kernel has as many threads as a head has columns. With `d = 32` it is right.
 
@@ -440,8 +436,7 @@ kernel_exercise(
     - **two** things are shared by the thread block; both have to come from all of its warps
     - a result of another warp can only be read behind a barrier
     """, stub=_FAULTY_MAX_ONLY.replace(_RIGHT_SUM, _FAULTY_SUM).replace("total_of[4];", "total_of_all;"),
-    solution=ATTEND, cases=_attend_cases, compare=close(atol=1e-4),
-    launch=lambda q, keys, values, table, length, scale: Launch(
+    solution=ATTEND, cases=_attend_cases, compare=close(atol=1e-4), launch=lambda q, keys, values, table, length, scale: Launch(
         grid=1, block=len(q), shared=4 * length,
         args=[q, keys, values, table, out(q.shape), length, len(q), keys.shape[1], scale]),
     expect=_attend_expect, misconceptions=[
@@ -592,14 +587,12 @@ exercise(id="8.9", title="Evicted from the wrong end", kind="repair", points=2, 
            "The last page of the text should go first: walk through the table backwards."])
 
 
-exercise(id="8.10", title="Many small copies", kind="predict", points=1, minutes=4, difficulty=2, name="copies",
-    card="""
+exercise(id="8.10", title="Many small copies", kind="predict", points=1, minutes=4, difficulty=2, name="copies", card="""
     A sequence of 2,048 tokens is swapped out to the host. The model has 32 layers; each has a pool of keys and a pool of
     values, with pages of 16 tokens anywhere in it. One copy moves one contiguous piece of memory. How many copies does
     it take to move all of it **out**?
     """, answer=8192, tolerance=0, misconceptions=[
-        Misconception("counts keys and forgets values", value=4096,
-                      ask="What else does attention read, besides the keys?"),
+        Misconception("counts keys and forgets values", value=4096, ask="What else does attention read, besides the keys?"),
         Misconception("counts the way back as well", value=16384, ask="The question is about swapping out. And in again?"),
         Misconception("counts one layer", value=256, ask="In how many layers does this sequence have pages?"),
         Misconception("copies token by token", value=131072, ask="Are the 16 tokens of one page contiguous?"),
@@ -670,15 +663,13 @@ exercise(id="8.11", title="Make room", kind="write", points=3, minutes=12, diffi
            "`held.pop()` removes the youngest and tells how many pages come free."])
 
 
-exercise(id="8.12", title="Who has nothing to do?", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
-    card="""
+exercise(id="8.12", title="Who has nothing to do?", kind="predict", points=1, minutes=4, difficulty=2, name="idle", card="""
     Four machines in a ring: machine $i$ has the $i$-th quarter of the text as its queries. The quarters of the keys
     travel around, so that in four rounds each machine meets each quarter once: 16 meetings. The mask is **causal**. In
     how many of the 16 is there nothing to compute?
     """, answer=6, tolerance=0, misconceptions=[
         Misconception("counts the meetings that have work", value=10, ask="Is that what was asked?"),
-        Misconception("takes half of all", value=8,
-                      ask="A quarter that meets its own keys: is there nothing to compute?"),
+        Misconception("takes half of all", value=8, ask="A quarter that meets its own keys: is there nothing to compute?"),
         Misconception("forgets the mask", value=0, ask="May the first quarter of the text look at the last?"),
         Misconception("counts the machines that are idle in some round, not the meetings", value=3,
                       ask="The first machine: in how many of its four rounds does it meet keys of the future?")],

@@ -199,13 +199,11 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
         *first = a * c - b * s;
         *second = a * s + b * c;
     }
-    ''', cases=kernel_cases, compare=close(atol=1e-5), expect=rotated_halves,
-    launch=lambda x, cos, sin, positions: Launch(
+    ''', cases=kernel_cases, compare=close(atol=1e-5), expect=rotated_halves, launch=lambda x, cos, sin, positions: Launch(
         grid=math.ceil(x.numel() / 2 / 64), block=64,
         args=[inout(x), cos, sin, positions, x.shape[0], x.shape[1] // 2]),
     # x twice, a row of each table for every row of x, and the sectors of positions that each warp reads
-    traffic=lambda x, cos, sin, positions: 8 * x.numel() + 4 * x.numel() + 32 * math.ceil(x.numel() / 64) * 2,
-    misconceptions=[
+    traffic=lambda x, cos, sin, positions: 8 * x.numel() + 4 * x.numel() + 32 * math.ceil(x.numel() / 64) * 2, misconceptions=[
         Misconception("looks the position up by the pair and not by the row", change=("positions[row]", "positions[unit]"),
                       ask="There are `n` positions. How many pairs are there?"),
         Misconception("turns clockwise", change=[("a * c - b * s", "a * c + b * s"), ("a * s + b * c", "b * c - a * s")],
@@ -258,8 +256,7 @@ __global__ void rope_pairs(float* __restrict__ x, const float* __restrict__ angl
 }
 '''
 
-kernel_exercise(
-    id="2.6", title="Fast, for some widths", points=3, minutes=8, difficulty=3, name="rope_pairs", kind="repair",
+kernel_exercise(id="2.6", title="Fast, for some widths", points=3, minutes=8, difficulty=3, name="rope_pairs", kind="repair",
     card="""
     This kernel moves two pairs at a time, as `float4`. It is right for rows of 4 and of 64, and not for rows of 6. Repair it so that it is right for
     **every even width**. It may move one pair at a time, as `float2`. The check runs it under the sanitizer and shows what it says.

@@ -350,13 +350,11 @@ __global__ void mark_visits(int* __restrict__ visits, int n_blocks, int window_b
 }
 '''
 
-kernel_exercise(id="5.7", title="Counted twice", points=3, minutes=9, difficulty=3, name="mark_visits", kind="repair",
-    card="""
+kernel_exercise(id="5.7", title="Counted twice", points=3, minutes=9, difficulty=3, name="mark_visits", kind="repair", card="""
     A kernel with a window and sinks first has to decide which blocks of keys to visit. In this one `visits[row][c]` counts how often the
     queries of block `row` visit the keys of block `c`: the first `sink_blocks` blocks, and the last `window_blocks` up to their own. Two things
     are wrong. The sanitizer finds one. A count finds the other: **no block may be visited twice, and none in the future** (no `c` above `row`).
-    """,
-    stub=MARK.replace("c < min(sink_blocks, oldest)", "c < sink_blocks").replace("    if (row >= n_blocks) return;\n", ""),
+    """, stub=MARK.replace("c < min(sink_blocks, oldest)", "c < sink_blocks").replace("    if (row >= n_blocks) return;\n", ""),
     solution=MARK, compare=exact(),
     # The last counts begin at 7: to write a 1 is not to add one.
     cases=lambda rng: (Case(torch.full((n, n), count, dtype=torch.int32), w, s,
@@ -393,8 +391,7 @@ exercise(id="5.8", title="Why the first token?", kind="choose", points=1, minute
         "a": "it usually carries the topic of the text, which most of the later tokens need",
         "b": "its position is 0, where rotary embeddings give every query a larger score",
         "c": "it takes the weight that a head does not want to give to any token",
-        "d": "it has the place of the padding in training, where the heads learned to look"},
-    answer="c", misconceptions=[
+        "d": "it has the place of the padding in training, where the heads learned to look"}, answer="c", misconceptions=[
         Misconception("looks for meaning in it", value="a", ask="It happens with a line break as the first token too. Which topic is that?"),
         Misconception("blames positions", value="b", ask="Rotary scores depend on the distance. Is the first token near or far?"),
         Misconception("blames the data", value="d", ask="Models trained without padding do it as well. What do all of them share in their softmax?")],
@@ -451,8 +448,7 @@ exercise(id="5.10", title="Packed sequences", kind="write", points=2, minutes=8,
         return (document[:, None] == document[None]) & (j <= i)
     ''', compare=exact(), cases=lambda rng: (Case(torch.tensor(s), n, label=f"{n} tokens, documents from {s}")
                        for s, n in (([0, 2], 4), ([0], 3), ([0, 1, 5], 9), ([0, 3, 4, 7], 12),
-                                    (sorted({0, whole(rng, 1, 9), whole(rng, 10, 24)}), whole(rng, 25, 40)))),
-    misconceptions=[
+                                    (sorted({0, whole(rng, 1, 9), whole(rng, 10, 24)}), whole(rng, 25, 40)))), misconceptions=[
         Misconception("counts a document's first token to the one before", change=("right=True", "right=False"),
                       ask="Does token starts[1] belong to document 0 or to document 1?"),
         Misconception("lets a document see all earlier ones", change=("document[:, None] == document[None]", "document[:, None] >= document[None]"),

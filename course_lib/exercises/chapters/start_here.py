@@ -68,8 +68,7 @@ kernel_exercise(id="0.2", title="Add two vectors", points=2, minutes=6, difficul
     """, stub=ADD.replace("@", "    // your code\n"),
     solution=ADD.replace("@", "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) out[i] = x[i] + y[i];\n"),
     cases=add_cases, launch=lambda x, y, block: Launch(ceil_div(len(x), block), block, [x, y, out(x.shape), len(x)]),
-    expect=lambda x, y, block: x + y, compare=close(atol=1e-6), traffic=lambda x, y, block: 12 * len(x),
-    misconceptions=[
+    expect=lambda x, y, block: x + y, compare=close(atol=1e-6), traffic=lambda x, y, block: 12 * len(x), misconceptions=[
         Misconception("lets threads past the end work", change=("if (i < n) ", ""),
                       ask="5 numbers, 2 blocks of 4 threads: which threads have no element, and what do they read?"),
         Misconception("lets one thread past the end work", change=("i < n", "i <= n"),
@@ -161,8 +160,7 @@ kernel_exercise(id="0.4", title="A product in tiles", points=3, minutes=10, diff
     - the block waits until both tiles are complete: `__syncthreads()`
     - each thread adds its 8 products to `sum`
     - the block waits again, before anyone overwrites the tiles
-    """,
-    stub=MATMUL.replace("@", "        // your code\n"), solution=MATMUL.replace("@", MATMUL_BODY), cases=matmul_cases,
+    """, stub=MATMUL.replace("@", "        // your code\n"), solution=MATMUL.replace("@", MATMUL_BODY), cases=matmul_cases,
     launch=lambda a, b: Launch((ceil_div(b.shape[1], 8), ceil_div(a.shape[0], 8)), (8, 8),
                                [a, b, out((a.shape[0], b.shape[1])), a.shape[0], a.shape[1], b.shape[1]]),
     expect=lambda a, b: a @ b, compare=close(atol=1e-4), traffic=matmul_traffic, misconceptions=[
@@ -196,8 +194,7 @@ kernel_exercise(id="0.4", title="A product in tiles", points=3, minutes=10, diff
                       ask="`start` walks along `k`. Which columns of `a` does the second step need?"),
         Misconception("reads the tile of b by rows, as it reads that of a", change=("b_tile[i][tx]", "b_tile[tx][i]"),
                       ask="In `sum over i of a[row][i] * b[i][column]`, which index of `b` runs?"),
-        Misconception("reads an element once per product, which the tiles are there to save",
-                      code=MATMUL.replace("@", """\
+        Misconception("reads an element once per product, which the tiles are there to save", code=MATMUL.replace("@", """\
         for (int i = start; i < start + TILE; i++)
             if (row < m && i < k && column < n) sum += a[row * k + i] * b[i * n + column];
 """), ask="Each element of `a` is needed by 8 threads of the block. How often should it be loaded?")],

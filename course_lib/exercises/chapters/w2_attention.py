@@ -97,9 +97,8 @@ exercise(id="9.3", title="Widths below 0", kind="repair", points=2, minutes=7, d
     stub=WIDTHS.replace("turn(mu_q, at_q), sigma_q]", "turn(mu_q, at_q), turn(sigma_q, at_q)]").replace(
         "turn(mu_k, at_k), sigma_k]", "turn(mu_k, at_k), turn(sigma_k, at_k)]"),
     solution=WIDTHS, cases=turn_cases, compare=close(atol=1e-4), misconceptions=[
-        Misconception("rotates the raw widths before softplus",
-                      change=[("F.softplus(raw_q)", "F.softplus(turn(raw_q, at_q))"),
-                              ("F.softplus(raw_k)", "F.softplus(turn(raw_k, at_k))")],
+        Misconception("rotates the raw widths before softplus", change=[("F.softplus(raw_q)", "F.softplus(turn(raw_q, at_q))"),
+                                                                        ("F.softplus(raw_k)", "F.softplus(turn(raw_k, at_k))")],
                       ask="The widths are positive now. Take the same token at two positions: does it have the same width at both?"),
         Misconception("rotates mean and width as one long vector",
                       change=[("torch.cat([turn(mu_q, at_q), sigma_q], -1)", "turn(torch.cat([mu_q, sigma_q], -1), at_q)"),
@@ -140,8 +139,7 @@ exercise(id="9.3", title="Widths below 0", kind="repair", points=2, minutes=7, d
 def form_cases(rng):
     for n, m, d, tau in [(1, 2, 1, 1.0), (3, 4, 2, 2.0), (5, 9, 6, 0.5), (1, 5, 3, 3.0)]:
         yield Case(randn(rng, n, d), randn(rng, m, d), tau, label=f"{n} queries, {m} keys of {d} numbers, tau = {tau}")
-    yield Case(randn(rng, 2, 3), torch.tensor([1.0, 4.0])[:, None] * randn(rng, 1, 3), 1.0,
-               label="a short key and a long one")
+    yield Case(randn(rng, 2, 3), torch.tensor([1.0, 4.0])[:, None] * randn(rng, 1, 3), 1.0, label="a short key and a long one")
 
 
 class _Weighed(dict):
@@ -185,9 +183,8 @@ exercise(id="9.4", title="The disguise", kind="write", points=3, minutes=9, diff
                       ask="Expand |q - k|^2. What is the factor of q.k?"),
         Misconception("divides the products by tau, but not the bias", change=("keepdim=True) / tau", "keepdim=True)"),
                       ask="Which of the terms of -|q - k|^2 / tau are divided by tau?"),
-        Misconception("multiplies the bias by 2 / tau, too",
-                      change=("torch.cat([2 * q / tau, torch.ones_like(q[:, :1])], -1)",
-                              "2 / tau * torch.cat([q, torch.ones_like(q[:, :1])], -1)"),
+        Misconception("multiplies the bias by 2 / tau, too", change=("torch.cat([2 * q / tau, torch.ones_like(q[:, :1])], -1)",
+                                                                     "2 / tau * torch.cat([q, torch.ones_like(q[:, :1])], -1)"),
                       ask="Which number of the query's row meets the bias, and what should it be?"),
         Misconception("adds the length of a key, not its square",
                       change=("k.square().sum(-1, keepdim=True)", "k.norm(dim=-1, keepdim=True)"),
@@ -213,8 +210,7 @@ exercise(id="9.4", title="The disguise", kind="write", points=3, minutes=9, diff
             norm_q, norm_k = (-x.square().sum(-1, keepdim=True) / tau for x in (q, k))
             return (torch.cat([2 * q / tau, norm_q, torch.ones_like(norm_q)], -1),
                     torch.cat([k, torch.ones_like(norm_k), norm_k], -1))
-            ''',
-                      ask="Your weights are right, and you have one column too many. Which of them is constant in every row?")],
+            ''', ask="Your weights are right, and you have one column too many. Which of them is constant in every row?")],
     hints=["$-|q - k|^2 = 2\\,q \\cdot k - |k|^2 - |q|^2$. Which term does not depend on the key?",
            "A column of ones in `wide_q` meets a column with the bias in `wide_k`."])
 
@@ -225,8 +221,7 @@ exercise(id="9.5", title="What a wider key costs", kind="predict", points=1, min
     a kernel that reads only what it needs?
     """, name="factor", answer=1.5, tolerance=0.01, misconceptions=[
         Misconception("counts the keys and forgets the values", value=2, ask="Do the values become wider too?"),
-        Misconception("counts what is added, not the factor", value=0.5,
-                      ask="2 d numbers before. How many now, in all?"),
+        Misconception("counts what is added, not the factor", value=0.5, ask="2 d numbers before. How many now, in all?"),
         Misconception("doubles keys and values and adds the widths", value=3,
                       ask="How many numbers does a key have now, and how many a value?")],
     hints=["Before: d + d.", "Now: 2 d + d."])
@@ -317,8 +312,7 @@ kernel_exercise(id="9.6", title="Fused on the way in", points=4, minutes=15, dif
         Misconception("multiplies by tau", change=("-sum / tau", "-sum * tau"), ask="By what is the squared distance divided?"),
         Misconception("takes the root of the squared distance", change=("-sum / tau", "-sqrtf(sum) / tau"),
                       ask="Is the score minus the distance, or minus its square?"),
-        Misconception("writes the scores transposed",
-                      change=("s[(q0 + ty) * n_k + k0 + tx]", "s[(k0 + tx) * n_q + q0 + ty]"),
+        Misconception("writes the scores transposed", change=("s[(q0 + ty) * n_k + k0 + tx]", "s[(k0 + tx) * n_q + q0 + ty]"),
                       ask="`s` is (n_q, n_k), row by row. How far apart are two keys of one query?"),
         Misconception("takes the number of queries for the length of a row of scores",
                       change=("s[(q0 + ty) * n_k", "s[(q0 + ty) * n_q"), ask="`s` is (n_q, n_k). How many numbers has one of its rows?"),
@@ -343,8 +337,7 @@ kernel_exercise(id="9.6", title="Fused on the way in", points=4, minutes=15, dif
                       change=[("q[ty][c] - k[tx][c];", "(c < D ? mu_q[(q0 + ty) * D + c] - mu_k[(k0 + tx) * D + c] "
                                                           ": q[ty][c] - k[tx][c]);")],
                       ask="How often is each mean read now, and how often was it copied into the tile?"),
-        Misconception("leaves the widths out of the sum", change=("c < 2 * D", "c < D"),
-                      ask="How long is a row of the tile?")],
+        Misconception("leaves the widths out of the sum", change=("c < 2 * D", "c < D"), ask="How long is a row of the tile?")],
     hints=["Two guarded loads per tile: `q[ty][tx]` from `mu_q`, `q[ty][D + tx]` from `softplus(raw_q[...])`; "
            "the same for `k` with `k0 + ty`.",
            "Put the barrier outside of every `if`.", "The score compares row `ty` of `q` with row `tx` of `k`."])
@@ -359,10 +352,8 @@ exercise(id="9.7", title="The lowest possible loss", kind="predict", points=1, m
                       ask="How many of the 127 answers are random?"),
         Misconception("counts the first token among the answers", value=round(64 / 127 * math.log(1024), 4),
                       ask="The first token is read, not asked for. How many of the random tokens are asked for?"),
-        Misconception("gives the loss of a blind guess", value=round(math.log(1024), 4),
-                      ask="Which answers can be copied?"),
-        Misconception("counts in bits", value=round(63 / 127 * 10, 4),
-                      ask="Which logarithm does a cross-entropy in nats use?"),
+        Misconception("gives the loss of a blind guess", value=round(math.log(1024), 4), ask="Which answers can be copied?"),
+        Misconception("counts in bits", value=round(63 / 127 * 10, 4), ask="Which logarithm does a cross-entropy in nats use?"),
         Misconception("thinks that a perfect model has no loss", value=0,
                       ask="What can any model know about a random token before it has seen it?")],
     hints=["A random token out of 1,024 costs ln 1024 nats, whatever the model.",
@@ -612,8 +603,7 @@ exercise(id="9.12", title="Steeper without end", kind="write", points=3, minutes
     def steep_tokens(scale):
         """a number -> (3, 2) tokens"""
         return scale * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, 0.0]])
-    ''',
-    cases=lambda rng: (Case(s, label=f"scale {s:g} and {2 * s:g}") for s in (4.0, 8.0, 16.0, whole(rng, 20, 90) / 4)),
+    ''', cases=lambda rng: (Case(s, label=f"scale {s:g} and {2 * s:g}") for s in (4.0, 8.0, 16.0, whole(rng, 20, 90) / 4)),
     call=_at_two_scales, measure=_steepness, compare=_steep, misconceptions=[
         Misconception("lets the last token be the key nearest to its own query",
                       body="return scale * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [0.0, 0.0]])",
@@ -631,8 +621,7 @@ exercise(id="9.12", title="Steeper without end", kind="write", points=3, minutes
            "The last token's own key must be further from its query than the other two."])
 
 
-exercise(id="9.13", title="When the widths go to 0", kind="choose", points=1, minutes=4, difficulty=2, name="measure",
-    card=r"""
+exercise(id="9.13", title="When the widths go to 0", kind="choose", points=1, minutes=4, difficulty=2, name="measure", card=r"""
     Two Gaussians on a line have the means 0 and 1 and the same width $\sigma$, which goes to 0. Which measure stays
     finite and still tells how far apart the means are?
     """, options={"a": "the Kullback-Leibler divergence", "b": "the Hellinger distance",
