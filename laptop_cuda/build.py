@@ -170,7 +170,8 @@ def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[st
         output, final = folder / "library.new", folder / f"kernel-{secrets.token_hex(8)}.so"
         if sys.platform == "darwin":
             link = [*link, f"-Wl,-install_name,{final}"]
-        _clear(folder, output)
+        for old in [output, *folder.glob("*.o"), *folder.glob(".ninja_*")]:
+            old.unlink(missing_ok=True)
         status, printed = _run(folder, sources, output, flags, link, tool)
         if status or strict and REFUSED.search(printed):
             raise failed(REFUSED.sub(r"error: \1", printed))
@@ -213,11 +214,6 @@ def _recorded(record: Path) -> Path | None:
         return made if made.exists() else None
     except (OSError, ValueError, KeyError):
         return None
-
-
-def _clear(folder: Path, output: Path):
-    for old in [output, *folder.glob("*.o"), *folder.glob(".ninja_*")]:
-        old.unlink(missing_ok=True)
 
 
 def _depended_on(folder: Path) -> list[Path]:

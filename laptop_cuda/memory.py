@@ -83,9 +83,5 @@ def mark_results(parameters: list, values: list) -> None:
     """The arrays that a launch or a host function may have written."""
     for parameter, value in zip(parameters, values):
         if arrays.is_array(value) and not parameter.const:
-            mark_written(value)
-
-
-def mark_written(value) -> None:
-    """A plain or GPU launch may have written anything in the allocation."""
-    _known.pop(arrays.of(value).low if arrays.device_of(value) == "cpu" else 0, None)
+            # A plain or GPU launch may have written anything in the allocation.
+            _known.pop(arrays.of(value).low if arrays.device_of(value) == "cpu" else 0, None)

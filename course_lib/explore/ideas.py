@@ -49,7 +49,7 @@ class Ideas(Explorable):
             canvas.text(across(str(year) + "-01"), 18, year, size=11, anchor="middle", fill="faint")
         told = says(chosen)
         for n, line in enumerate(told):
-            canvas.text(20, top + 26 + 19 * n, shortened(line), bold=n == 0)
+            canvas.text(20, top + 26 + 19 * n, line if len(line) <= 100 else line[:99] + "…", bold=n == 0)
         return canvas, (f"{len(kept)} of {len(IDEAS)} ideas, {question.lower().rstrip('?')}, since {since}: "
                         f"{', '.join(i.name for i in kept) or 'none'}. {'. '.join(told)}.")
 
@@ -88,7 +88,3 @@ def says(idea) -> list[str]:
     return [f"{idea.name} ({idea.date}, {idea.source}){origin}", idea.says[0].upper() + idea.says[1:],
             f"Used by {len(models)} of {len(published_models())} models"
             + (f", first by {', '.join(models[:3])}" if models else "")]
-
-
-def shortened(line: str) -> str:
-    return line if len(line) <= 100 else line[:99] + "…"

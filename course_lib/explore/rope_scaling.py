@@ -41,7 +41,8 @@ class RopeScaling(Explorable):
             draw_rule(canvas, name, turns[name], name == rule)
         canvas.curve([place(*point) for point in enumerate(plain)], stroke="ink", dash="4 3")
         draw_side(canvas, rule, slower)
-        kept, whole = kept_and_whole(slower, factor)
+        kept = sum(abs(x - 1) < 1e-9 for x in slower)
+        whole = sum(abs(x - factor) < 1e-9 for x in slower) if factor > 1 else 0
         longer = sum(turn > trained for turn in plain)
         pairs = ", ".join(f"{turn:,.0f}" for turn in turns[rule])
         return canvas, (f"{rule}, factor {factor}, trained on {trained:,} positions, base {base:,}: of the "
@@ -49,12 +50,6 @@ class RopeScaling(Explorable):
                         f"{len(plain) - kept - whole} are in between. Before, {longer} pairs did not "
                         f"complete a turn within the trained length. Positions per turn from pair 0 on: "
                         f"{pairs}; pair by pair slower by {', '.join(f'{x:.2f}' for x in slower)}.")
-
-
-def kept_and_whole(slower: list[float], factor: float) -> tuple[int, int]:
-    """How many pairs a rule leaves alone, and how many it slows by the whole factor."""
-    kept = sum(abs(x - 1) < 1e-9 for x in slower)
-    return kept, sum(abs(x - factor) < 1e-9 for x in slower) if factor > 1 else 0
 
 
 def draw_axis(canvas: Canvas, trained: int, factor: int) -> None:

@@ -90,10 +90,6 @@ def read_rotary(options: dict, head_dim: int, layout: str = "half", at: str = "f
     return Rotary(dim, base, layout, at, tuple(speeds.tolist()), magnitude, axes, interleaved)
 
 
-def _linear(speeds, base, options):
-    return speeds / options["factor"], 1.0
-
-
 def _llama3(speeds, base, options):
     low, high = options["low_freq_factor"], options["high_freq_factor"]
     turns = options["original_max_position_embeddings"] * speeds / (2 * math.pi)
@@ -142,5 +138,6 @@ def _dynamic(speeds, base, options):
     return plain_frequencies(dim, base * alpha ** (dim / (dim - 2))) if alpha else speeds, 1.0
 
 
-STRETCHES = {"linear": _linear, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope,
+STRETCHES = {"linear": lambda speeds, base, options: (speeds / options["factor"], 1.0),
+             "llama3": _llama3, "yarn": _yarn, "longrope": _longrope,
              "dynamic": _dynamic, "su": _longrope}          # su: what Phi-3's first files call longrope

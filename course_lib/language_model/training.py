@@ -60,7 +60,8 @@ def train(model, data, config: TrainConfig | None = None, *, validation=None, re
             if stopping:
                 model.eval()
                 told = f"stopped after step {step + 1} of {config.steps}"
-                raise KeyboardInterrupt(told + run.how_to_go_on())
+                raise KeyboardInterrupt(told if checkpoint is None else
+                                        f"{told}; the same call continues from {checkpoint}")
     run.close()
     return run.history
 
@@ -144,9 +145,6 @@ class _Run:
             if report:
                 self.display.clear()
                 report(*self.history[-1])
-
-    def how_to_go_on(self):
-        return "" if self.checkpoint is None else f"; the same call continues from {self.checkpoint}"
 
     def close(self):
         if self.rank == 0:

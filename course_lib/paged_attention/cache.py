@@ -31,12 +31,9 @@ class PagedKVCache:
         """(block, offset) of one more slot, in a block that only this sequence holds."""
         block, offset, source = self.allocator.append_slot(name)
         if source is not None:
-            self.copy_block(source, block)
+            for pool in (self.keys, self.values):
+                pool[:, block] = pool[:, source]
         return block, offset
-
-    def copy_block(self, source: int, target: int):
-        for pool in (self.keys, self.values):
-            pool[:, target] = pool[:, source]
 
     def tables(self, names):
         """(tables, lengths): int32 (b, pages), padded with -1, and int32 (b).

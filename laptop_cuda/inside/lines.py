@@ -83,11 +83,8 @@ def by_line(code: Code, files: dict[str, str], launch: LaunchReport | None) -> l
         found[place].compiled[kind] = asked
     if times:
         _say(code, where, found, per_block)
-    return [line for line in found.values() if line.sass or line.kinds or _is_code(line)]
-
-
-def _is_code(line: InsideLine) -> bool:
-    return bool(line.times) and line.text.strip("{}(); ") != ""
+    return [line for line in found.values()
+            if line.sass or line.kinds or line.times and line.text.strip("{}(); ")]
 
 
 def _say(code: Code, where: list[Place], found: dict[Place, InsideLine], per_block: dict[int, float]) -> None:

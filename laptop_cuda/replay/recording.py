@@ -68,7 +68,8 @@ def record(result, mode: int, *, blocks=None, events: int, watch: tuple[int, int
             again = launch.LaunchResult(result.kernel, result.grid, result.block, result.library,
                                         result.files, result.shared_limit, result.machine)
             read_memories(again, c, [])
-            _name_types(again.memories, result.memories)
+            for memory, known in zip(again.memories, result.memories):      # known there of arguments
+                memory.dtype, memory.shape = known.dtype, known.shape
             error = kernel_error(c.error, again) if c.error.kind else None
             return Recording(_table(c.recorded_steps, c.n_recorded_steps, STEP),
                              _table(c.recorded_events, c.n_recorded_events, EVENT), bool(c.cut),
@@ -87,12 +88,6 @@ def _parties(error, result) -> tuple[Party, ...]:
     asked = [p for p, known in ((error.who, error.has_thread), (error.other, error.has_other)) if known]
     return tuple(Party(number(p.block, result.grid), number(p.thread, result.block), p.pc, p.action)
                  for p in asked)
-
-
-def _name_types(memories: list, before: list) -> None:
-    """As in the launch that was recorded again: those of its arguments are known there."""
-    for memory, known in zip(memories, before):
-        memory.dtype, memory.shape = known.dtype, known.shape
 
 
 def number(index, extent) -> int:

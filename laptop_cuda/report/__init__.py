@@ -221,7 +221,7 @@ class LaunchReport:
         for name, s in (("shared loads", self.shared_load), ("shared stores", self.shared_store)):
             if s.requests:
                 rows.append((name, f"{s.requests:,}", f"{s.bytes:,}", _passes(s.wavefronts), "",
-                             _conflicts(s)))
+                             f"{_passes(s.excess)} lost to bank conflicts" if s.excess else "no bank conflicts"))
         if self.atomics:
             rows.append(("atomics", f"{int(self.atomics):,}", f"{self.atomics.operations:,} operations", "",
                          "", ""))
@@ -335,10 +335,6 @@ def _passes(n: int) -> str:
 
 def _steps(n: int) -> str:
     return f"{n:,} step{'s' * (n != 1)}"
-
-
-def _conflicts(s: SharedTraffic) -> str:
-    return f"{_passes(s.excess)} lost to bank conflicts" if s.excess else "no bank conflicts"
 
 
 def _size(size: tuple[int, int, int]) -> str:

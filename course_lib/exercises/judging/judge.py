@@ -59,10 +59,11 @@ def request(exercise: Exercise, cases: list[Case], seed: int = 0) -> Request:
     """Plain data with which a child can run a source on the cases."""
     typed = exercise.kind in ("predict", "choose")
     given = {"math": math} | exercise.given if typed else exercise.given      # an answer may be typed as a formula
+    of_run = hashlib.sha256(f"{exercise.id}/{seed}".encode()).digest()[:6]     # does not tell the seed of the cases
     made = Request(id=exercise.id, language=exercise.language, name=exercise.name, value=typed,
                    is_class=_is_class(exercise), given=given_spec(given), call=exercise.call,
                    inputs=[(c.args, c.kwargs) for c in cases], mutates=exercise.mutates,
-                   forbid=exercise.forbid, limit=exercise.limit, seed=_of_run(exercise, seed))
+                   forbid=exercise.forbid, limit=exercise.limit, seed=int.from_bytes(of_run))
     if exercise.language == "cuda":
         made.orders = exercise.orders
         plans = [plan(exercise, case) for case in cases]
@@ -72,11 +73,6 @@ def request(exercise: Exercise, cases: list[Case], seed: int = 0) -> Request:
         if exercise.budget:
             made.budgets, made.machine = [UNLIMITED] * len(cases), exercise.machine or {}
     return made
-
-
-def _of_run(exercise: Exercise, seed: int) -> int:
-    """What torch is seeded with where the code runs: it does not tell the seed of the cases."""
-    return int.from_bytes(hashlib.sha256(f"{exercise.id}/{seed}".encode()).digest()[:6])
 
 
 def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
@@ -169,17 +165,14 @@ def mistakes(exercise: Exercise, asked: Request) -> list[tuple[str, str, Run]]:
 def expected(exercise: Exercise, cases: list[Case], seed: int = 0) -> list[Any]:
     """The reference's results. A reference that fails is our mistake, so it raises."""
     if exercise.expect is not None:
-        return [_as_outputs(exercise.expect(*copied(c.args), **copied(c.kwargs))) for c in cases]
+        wanted = [exercise.expect(*copied(c.args), **copied(c.kwargs)) for c in cases]
+        return [list(value) if isinstance(value, (tuple, list)) else [value] for value in wanted]
     run = runner.run(request(exercise, cases, seed), exercise.solution)
     failure = run.failure or next((o.failure for o in run.outcomes if o.failure), None)
     if failure:
         raise AssertionError(f"the solution of exercise {exercise.id} fails: {failure.message} "
                              f"({failure.text})")
     return [o.value for o in run.outcomes]
-
-
-def _as_outputs(value) -> list:
-    return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
 def fault(exercise: Exercise, case: Case, outcome: Outcome, want: Any) -> str | None:

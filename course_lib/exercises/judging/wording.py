@@ -78,7 +78,8 @@ def on_wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source
         return on_failure(exercise, outcome.failure, case, outcome.printed, source)
     if exercise.kind in ("predict", "choose"):
         return verdict_on(exercise, WRONG, f"{_capital(told)}.", case=case.label)
-    headline = told if told[0].isupper() else f"`{exercise.name}` {told}" if _is_verb(told) else (
+    is_verb = told.split()[0] in ("returns", "changes", "moves")
+    headline = told if told[0].isupper() else f"`{exercise.name}` {told}" if is_verb else (
         f"The result's {told}" if re.match(r"\w+( \d+)?(, \w+( \d+)?)*: ", told) else f"The result {told}")
     headline += "" if headline.endswith((".", "?", "!")) else "."
     details = _inputs(exercise, case, 0 if told.startswith("moves") else SMALL)
@@ -132,10 +133,6 @@ def _given(exercise: Exercise) -> str:
 
 def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
-
-
-def _is_verb(told: str) -> bool:
-    return told.split()[0] in ("returns", "changes", "moves")
 
 
 def _inputs(exercise: Exercise, case: Case, small: int) -> list[tuple[str, str]]:

@@ -170,12 +170,9 @@ def checks_share(word: str) -> Count:
     return count
 
 
-def excuse(text: str) -> str | None:
-    return found[1].strip() if (found := EXCUSE.search(text)) else None
-
-
 def over(what: str, size: int, guide: int, text: str, unit: str = "lines") -> list[tuple[str, str | None]]:
-    return [(f"{what}: {size} {unit}, the guide is {guide}", excuse(text))] if size > guide else []
+    excuse = EXCUSE.search(text)
+    return [(f"{what}: {size} {unit}, the guide is {guide}", excuse and excuse[1].strip())] * (size > guide)
 
 
 def too_long() -> list[tuple[str, str | None]]:
