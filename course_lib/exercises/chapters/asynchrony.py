@@ -59,11 +59,9 @@ __global__ void transpose(const __grid_constant__ CUtensorMap x, float* __restri
 _BEFORE, _REST = _TRANSPOSE.split("    if (threadIdx.x == 0) ptx::mbarrier_init")
 _AFTER = "    const int r =" + _REST.split("    const int r =")[1]
 
-
 def _matrices(*sizes):
     """cases= of random matrices of these sizes."""
     return lambda rng: (Case(randn(rng, *size), label=f"{size[0]} x {size[1]}") for size in sizes)
-
 
 kernel_exercise(id="12.2", title="Order a tile and wait for it", points=3, minutes=12, difficulty=3, name="transpose", card="""
         Each block transposes one tile of `x`. The tile comes by one copy. Write the lines before the loop that reads it.
@@ -109,7 +107,6 @@ def _finished_cases(rng):
     for _ in range(4):
         yield case(*(whole(rng, low, high) for low, high in ((6, 12), (1, 5), (2, 9), (1, 4), (1, 5))))
 
-
 exercise(id="12.3", title="When each tile is finished", kind="write", points=2, minutes=9, difficulty=3, card="""
         A model of the ring, in whole steps. Write `finished`: when each of the `tiles` has been used.
 
@@ -152,7 +149,6 @@ def _turn_of_cases(rng):
     for _ in range(8):
         i, stages = whole(rng, 5, 60), whole(rng, 1, 7)
         yield Case(i, stages, label=f"tile {i}, {stages} stages")
-
 
 exercise(id="12.4", title="Which phase", kind="write", points=2, minutes=6, difficulty=2, card="""
         A ring has `stages` buffers, called stages, and tile `i` goes into stage `i % stages`. Each stage has two barriers: a
@@ -214,7 +210,6 @@ __global__ void column_sums(const __grid_constant__ CUtensorMap x, float* __rest
 """
 _GIVEN_BACK = "            if (turn > 0) wait(&empty[stage], (turn - 1) % 2);\n"
 
-
 kernel_exercise(
     id="12.5", title="A buffer filled too early", kind="repair", points=3, minutes=10, difficulty=3, name="column_sums", card="""
         Two buffers: while a tile is added, the next one comes. One line is missing. Run the cell and the check, read what the
@@ -272,12 +267,10 @@ __global__ void squares(const __grid_constant__ CUtensorMap x, float* __restrict
 }
 """
 
-
 def _without(text, begin, end, instead):
     """A stub: what is between two pieces of the solution is left to write."""
     before, rest = text.split(begin, 1)
     return before + begin + instead + end + rest.split(end, 1)[1]
-
 
 kernel_exercise(id="12.6", title="Producer and consumers", points=4, minutes=15, difficulty=4, name="squares", card="""
         A ring of three stages. One thread orders all tiles; 64 others add the squares of their columns. Write both loops.
@@ -404,7 +397,6 @@ __global__ void product(const __grid_constant__ CUtensorMap a, const __grid_cons
 }
 """
 
-
 kernel_exercise(id="12.9", title="A product that returns at once", points=4, minutes=14, difficulty=4, name="product", card="""
         The tiles come by a ring of two stages; the producer is given. Write what the warpgroup does with each pair of tiles.
 
@@ -466,11 +458,9 @@ __global__ void doubled(const __grid_constant__ CUtensorMap x, const __grid_cons
 """
 _FENCE = "    ptx::fence_proxy_async(ptx::space_shared);\n"
 
-
 def _doubled_launch(x):
     y = out(tuple(x.shape))
     return Launch(grid=(-(-x.shape[1] // 32), -(-x.shape[0] // 16)), block=64, args=[TensorMap(x, (16, 32)), TensorMap(y, (16, 32))])
-
 
 kernel_exercise(
     id="12.10", title="Two ways to one memory", kind="repair", points=2, minutes=6, difficulty=3, name="doubled", card="""

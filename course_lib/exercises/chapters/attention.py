@@ -15,7 +15,6 @@ def project_cases(rng):
     yield Case(randn(rng, 5, 4), *(randn(rng, 4, 4) for _ in "qkv"), label="5 tokens, as wide after as before")
     yield Case(randn(rng, 2, 7, 6), *(randn(rng, 6, 3) for _ in "qkv"), label="a batch of 2 sequences of 7 tokens")
 
-
 exercise(id="1.1", title="From tokens to queries, keys and values", kind="write", points=1, minutes=4, difficulty=1, card=r"""
     Write `project(x, w_q, w_k, w_v)`, which returns `(q, k, v)`.
 
@@ -139,7 +138,6 @@ def attention_cases(rng):
     yield Case(q, k, torch.eye(3)[None, None], mask=last_hidden, label="scores of 100 and of -100")
     yield Case(-400 * q[:, :, :1], k, torch.eye(3)[None, None], mask=last_hidden, label="scores below -10,000")
 
-
 MASKED_LINES = """    weights = torch.softmax(scores.masked_fill(~mask, -math.inf), -1)
     return weights.masked_fill(~mask, 0) @ v
 """
@@ -204,7 +202,6 @@ def causal_cases(rng):
     drawn = torch.randint(2, 40, (2, 2), generator=rng).tolist()
     for n, m in [(2, 4), (1, 5), (4, 2), (7, 7), (3, 33), *drawn]:
         yield Case(n, m, label=f"{n} queries, {m} keys")
-
 
 exercise(id="1.6", title="Which keys are in the past?", kind="write", points=1, minutes=5, difficulty=2, card=r"""
     Write `causal(n, m)`: the boolean causal mask for `n` queries and `m` keys, by the rule of this course.
@@ -285,7 +282,6 @@ def layer_cases(rng):
     yield Case(randn(rng, 3, 7, 8), *weights(8), 1, label="one head")
     yield Case(randn(rng, 1, 33, 16), *weights(16), 4, label="33 tokens, 4 heads of width 4")
 
-
 exercise(id="1.8", title="A whole layer", kind="write", points=3, minutes=12, difficulty=3, card=r"""
     Write causal multi-head self-attention, from tokens to tokens.
 
@@ -360,7 +356,6 @@ ONLINE = SIGNATURE + """\
 }
 """
 
-
 def row_cases(rng):
     yield Case(torch.tensor([[0.0, 2.0, 1.0]]), label="1 row of 3")
     for rows, columns in [(2, 1), (2, 3), (33, 31), (63, 64), (100, 33)]:
@@ -368,11 +363,9 @@ def row_cases(rng):
     yield Case(torch.tensor([[1000.0, 1001.0, 999.0], [-900.0, -901.0, -1000.0]]), label="scores near 1000 and -900")
     yield Case(torch.tensor([[-3e38, -3e38], [0.0, -3e38]]), label="a row of nothing but -3e38")
 
-
 def launch_rows(x):
     rows, columns = x.shape
     return Launch(grid=-(-rows // 32), block=32, args=[x, out(x.shape), rows, columns])
-
 
 kernel_exercise(id="1.10", title="Softmax in two passes", points=3, minutes=15, difficulty=4, name="softmax_rows", card=r"""
     Write the **online** softmax: one thread makes one row. It may read the row twice, no more: once to find the
@@ -462,11 +455,9 @@ __global__ void softmax_row(const float* __restrict__ x, float* __restrict__ out
 }
 """
 
-
 def block_cases(rng):
     for rows, columns in [(1, 64), (1, 1), (3, 100), (2, 200)]:
         yield Case(3 * randn(rng, rows, columns), label=f"{rows} rows of {columns}")
-
 
 kernel_exercise(
     id="1.11", title="Two reductions, one array", kind="repair", points=2, minutes=10, difficulty=3, name="softmax_row",
@@ -550,18 +541,15 @@ def largest_made(f, p, g):
         result = f(p, g)
     return {"gradient": result, "entries of the largest tensor": watch.largest}
 
-
 def same_without_the_matrix(got, want, case):
     made, enough = (result["entries of the largest tensor"] for result in (got, want))
     return close(atol=1e-5)(got["gradient"], want["gradient"]) or (
         f"is right, but a tensor with {made} entries was made; {enough} are enough" if made > enough else None)
 
-
 def backward_cases(rng):
     for shape in [(1, 3), (4, 5), (2, 3, 33)]:
         p = torch.softmax(2 * randn(rng, *shape), -1)
         yield Case(p, randn(rng, *shape), label=f"shape {shape}")
-
 
 exercise(id="1.13", title="The gradient through softmax", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     `p = softmax(x)` and `g` is the gradient of the loss with respect to `p`. Return the gradient with respect to `x`,

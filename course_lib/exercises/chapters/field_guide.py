@@ -78,7 +78,6 @@ def choose_cases(rng):
     k = k.abs() * torch.tensor([-1.0, -1, 1, -1, -1, -1])[:, None]
     yield Case(q, k, -weights, torch.ones(6, 6, dtype=torch.bool).tril(), 3, label="6 tokens, all but one with the score 0")
 
-
 def _choice_like(got, want, case):
     """Of equal scores any may be chosen, but only as many as there are places."""
     told = exact()(got, want, case)
@@ -89,7 +88,6 @@ def _choice_like(got, want, case):
         if torch.equal(mine, ours) and torch.equal(got.sum(-1), want.sum(-1)):
             return None
     return told
-
 
 CHOOSE = '''
 def choose(q, k, weights, seen, top_k):
@@ -164,7 +162,6 @@ def axis_cases(rng):
     drawn = sorted((whole(rng, 3, 30) for _ in range(3)), reverse=True)
     yield Case(drawn, True, label=f"{sum(drawn)} pairs, in turn")
     yield Case(drawn, False, label=f"{sum(drawn)} pairs, in blocks")
-
 
 AXES = '''
 def axis_of_pair(sections, in_turn):
@@ -249,7 +246,6 @@ STUB = HEAD + """\
 }
 """
 
-
 TWO_PASSES = HEAD + """\
     int h = blockIdx.x, feature = threadIdx.x;
     const float* query = q + h * d;
@@ -269,19 +265,16 @@ TWO_PASSES = HEAD + """\
 }
 """
 
-
 def with_sinks(q, k, v, sinks):
     scores = (k @ q[..., None])[..., 0] * q.shape[-1] ** -0.5
     weights = torch.softmax(torch.cat([scores, sinks[:, None]], -1), -1)[:, :-1]
     return (weights[:, None] @ v)[:, 0]
-
 
 def sink_traffic(q, k, v, sinks):
     """For each product a warp reads a number of the query and one of the key; for each key also a row of values."""
     heads, m, d = k.shape
     row = d // 8 + 2
     return 32 * heads * -(-d // 32) * (2 * m * d + m * row + row + 1)
-
 
 def sink_cases(rng):
     for h, m, d in ((1, 2, 4), (2, 1, 8), (3, 7, 5), (4, 33, 16), (2, 64, 32)):
@@ -294,7 +287,6 @@ def sink_cases(rng):
     yield Case(
         randn(rng, 2, 8) * 10, randn(rng, 2, 9, 8) * 10, randn(rng, 2, 9, 8), torch.tensor([100.0, 150.0]),
         label="sinks and scores of hundreds")
-
 
 kernel_exercise(id="11.6", title="A sink, in the online softmax", points=3, minutes=14, difficulty=3,
     name="decode_with_sink", card=r"""
@@ -346,7 +338,6 @@ def delta_cases(rng):
     yield case(2, 3, 9, 4, 4, "9 tokens, a state of 4 x 4")
     yield case(1, 2, 17, 6, 3, "17 tokens, a state of 6 x 3")
     yield case(2, 1, 1, 3, 5, "one token, a state of 3 x 5")
-
 
 DELTA = '''
 def channel_delta(q, k, v, decay, beta):
@@ -495,7 +486,6 @@ def turned(x, layout, base=10000.0):
     pair = a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()
     return torch.cat(pair, -1) if layout == "half" else torch.stack(pair, -1).flatten(-2)
 
-
 def layout_cases(rng):
     sizes = (1, 4, 0), (1, 4, 1), (3, 8, 1), (2, 16, 0), (4, 6, 1), (2, 8, 1), (3, 4, 0)
     for (heads, d, layer), layout in product(sizes, ("half", "interleaved")):
@@ -506,7 +496,6 @@ def layout_cases(rng):
         q, k = (x @ weights[f"{prefix}{name}_proj.weight"].T[:, :d] for name in "qk")
         yield Case(weights, layer, x, (turned(q, layout) @ turned(k, layout).T).bfloat16().float(),
                    label=f"{heads} heads of {d}, layer {layer}, {layout}")
-
 
 exercise(id="11.11", title="Which pairs a checkpoint turns", kind="write", points=2, minutes=8, difficulty=3, card="""
     Two layouts of RoPE are in use, and few configurations say which: pairs `(i, i + d / 2)`, called `"half"`, or
@@ -544,7 +533,6 @@ def route_cases(rng):
     for tokens, experts, top_k in ((1, 3, 1), (4, 4, 2), (9, 16, 4), (5, 8, 8)):
         yield Case(randn(rng, tokens, 6), randn(rng, experts, 6), randn(rng, experts), top_k,
                    label=f"{tokens} tokens, the best {top_k} of {experts} experts")
-
 
 ROUTE = '''
 def route(x, router, correction, top_k):
@@ -587,7 +575,6 @@ TEMPLATE = '''
 {{- "<turn model>" if add_generation_prompt }}
 '''
 
-
 def template_cases(rng):
     def said(*turns):
         return [{"role": role, "content": content} for role, content in turns]
@@ -599,7 +586,6 @@ def template_cases(rng):
                label="a system message, two questions")
     turns = [("user" if n % 2 == 0 else "assistant", f"number {whole(rng, 1, 99)} ") for n in range(whole(rng, 3, 7))]
     yield Case(said(*turns), bool(len(turns) % 2), label=f"{len(turns)} turns")
-
 
 exercise(id="11.13", title="A chat template, read by hand", kind="write", points=2, minutes=8, difficulty=3, card="""
     A model has learned one form of a conversation; its folder says which, as a Jinja template. Any other form is a text

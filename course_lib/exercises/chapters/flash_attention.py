@@ -34,7 +34,6 @@ def _one_pass_cases(rng):
     yield Case(torch.full((3,), 40.0), torch.tensor([[0.5], [-7.0]]).expand(2, 3), values[:2], 1.0,
                label="a small score, then one that is far below zero")
 
-
 def _one_by_one(f, q, keys, values, scale):
     """f with pairs that come once; whoever keeps them, or copies of them, is noticed by the numbers still in memory.
 
@@ -74,7 +73,6 @@ def _one_by_one(f, q, keys, values, scale):
     finally:
         if wide:
             tracemalloc.stop()
-
 
 exercise(id="6.2", title="One pass over the keys", kind="write", points=2, minutes=8, difficulty=2, card="""
         Write `attend_once`: the attention output of one query, from keys and values that come **one pair at a time**.
@@ -152,7 +150,6 @@ def _merge_cases(rng):
     m, l, o = state(2, 2)
     yield Case((m + 400, l, o), state(2, 2), label="maxima 400 apart")
 
-
 exercise(id="6.3", title="Merge two halves", kind="write", points=2, minutes=7, difficulty=2, card="""
         Two workers have each looked at some of the keys. Each hands you `(m, l, o)`: for every query the largest score,
         the sum of `exp(score - m)`, and the sum of `exp(score - m) * value`. Write `merge`, which gives the state of
@@ -212,7 +209,6 @@ def _tile_loop_cases(rng):
     yield Case(q, k, v, 0.7, 3, True, label="causal, and the last key has by far the largest score")
     yield Case(torch.full((4, 1), 128.0), torch.full((6, 1), -128.0), v, 1.0, 2, True, label="causal, and every score is -16,384")
 
-
 def _tile_by_tile(f, q, k, v, scale, tile_k, causal):
     """f, watched: more scores, or exponentials of scores, than one tile has are refused."""
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -230,11 +226,9 @@ def _tile_by_tile(f, q, k, v, scale, tile_k, causal):
     with Watch():
         return f(q, k, v, scale, tile_k, causal)
 
-
 def _rows_and_lse(got, want, case):
     """Within what a float32 log-sum-exp of this size, and weights made from it, can be off."""
     return close(atol=1e-4 + 2.0**-21 * float(want[1].abs().max()))(got, want, case)
-
 
 exercise(id="6.4", title="The tile loop", kind="write", points=3, minutes=14, difficulty=3, card="""
         Write the loop of the forward pass for one tile of queries. It reads keys and values in tiles of `tile_k`.
@@ -335,7 +329,6 @@ def _traffic_cases(rng):
         for order in ("standard", "query-outer", "key-outer"):
             yield Case(n, d, tile, order, label=f"n={n}, d={d}, tile={tile}, {order}")
 
-
 exercise(id="6.5", title="What the loops move", kind="write", points=2, minutes=8, difficulty=2, card="""
         Write `elements_moved`: how many numbers go between slow memory and the chip, for one head.
 
@@ -399,7 +392,6 @@ def _tile_count_cases(rng):
                   *((whole(rng, 9, 90), whole(rng, 9, 90), whole(rng, 2, 20), whole(rng, 2, 20)) for _ in range(3))]:
         n_q, n_k, tile_q, tile_k = sizes
         yield Case(*sizes, label=f"{n_q} x {n_k} in tiles of {tile_q} x {tile_k}")
-
 
 exercise(id="6.6", title="Skip the future", kind="write", points=2, minutes=8, difficulty=3, card="""
         Under a causal mask some tiles need no work, some need no mask, and only the rest need both. Write `count_tiles`.
@@ -505,7 +497,6 @@ _MISTAKES = {                           # letter of the list in 6.8 -> what was 
     "e": ("        for (int c = 0; c < D; c++) o[c] *= shrink;\n", "")}
 _ORDER = "debac"                        # kernel 1 has mistake d, and so on
 
-
 def gallery(number: int) -> str:
     """The source of kernel 1 to 5 of the debugging gallery, each with one mistake; 0 is the correct kernel."""
     text = GALLERY_KERNEL
@@ -514,7 +505,6 @@ def gallery(number: int) -> str:
         for old, new in [changes] if isinstance(changes[0], str) else changes:
             text = text.replace(old, new)
     return text
-
 
 def _kernel_cases(rng):
     for n, spread in [(3, 1.0), (16, 1.0), (33, 1.0), (48, 2.0), (64, 1.0)]:
@@ -525,20 +515,16 @@ def _kernel_cases(rng):
     yield Case(q, -k, v, 0.35, label="the scores fall from key to key")
     yield Case(torch.full((20, 8), 64.0), torch.full((20, 8), -32.0), v[:20], 1.0, label="every score is -16,384")
 
-
 def _kernel_launch(q, k, v, scale):
     return Launch(grid=-(-len(q) // 16), block=16, args=[q, k, v, out(q.shape), len(q), scale])
-
 
 def _kernel_expect(q, k, v, scale):
     scores = scale * q.double() @ k.double().T
     return (scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf).softmax(-1) @ v.double()).float()
 
-
 def _kernel_traffic(q, k, v, scale):
     rounds = -(-len(q) // 16)
     return 4 * (q.numel() + 2 * rounds * q.numel()) + 32 * q.numel()        # out is written with a stride
-
 
 _BEFORE, _REST = GALLERY_KERNEL.split("        float s[TILE], m_new = m;\n")
 _INNER, _AFTER = _REST.split("        m = m_new;\n        __syncthreads();\n")
@@ -602,7 +588,6 @@ def _two_exchanged():
         if "".join(letters) not in named:
             yield Misconception(f"exchanges the mistakes of kernels {one + 1} and {other + 1}", value="".join(letters),
                                 ask="Which three letters rest on what the sanitizer or a NaN says, and which two on the numbers?")
-
 
 exercise(id="6.8", title="Five kernels, five mistakes", kind="predict", points=3, minutes=12, difficulty=3, name="mistakes",
     card="""
@@ -675,7 +660,6 @@ def _fragment_cases(rng):
     for lane, register, half in zip(*(torch.randint(0, n, (24,), generator=rng).tolist() for n in (32, 4, 2))):
         yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
 
-
 exercise(id="6.11", title="Which lane brings which number", kind="write", points=2, minutes=8, difficulty=3, card="""
         Write `element`: the row and the column of $A$ (16 x 16) that a lane holds in one half of one register.
 
@@ -719,7 +703,6 @@ def _backward_cases(rng):
     q, k, grad_out = (at + torch.randn(n, 2, generator=rng) for n, at in ((3, 15), (5, 10), (3, 0)))
     yield Case(q, k, grad_out, (0.6 * q @ k.mT).logsumexp(-1), 0.6, label="scores of a hundred and more")
 
-
 exercise(id="6.12", title="The gradient of the values", kind="write", points=2, minutes=8, difficulty=3, card="""
         The weights were never stored. Make them again from the scores and the saved log-sum-exp, and write `grad_v`.
 
@@ -759,7 +742,6 @@ def _score_gradient_cases(rng):
         v, grad_out = torch.randn(n_k, v_dim, generator=rng), torch.randn(n_q, v_dim, generator=rng)
         yield Case(p[:, :tile].clone(), v[:tile].clone(), p @ v, grad_out,
                    label=f"{n_q} queries, a tile of {tile} of {n_k} keys")
-
 
 exercise(id="6.13", title="The gradient of the scores", kind="write", points=3, minutes=10, difficulty=4, card="""
         Write `grad_scores`: $dS$ for one **tile of keys**, from the tile's weights and values and the whole output.
@@ -803,7 +785,6 @@ def _backward_moved_cases(rng):
         yield Case(n, d, tile, label=f"n = {n}, d = {d}, tiles of {tile}")
     tile, tiles, d = (int(torch.randint(2, 40, (), generator=rng)) for _ in range(3))
     yield Case(tile * tiles, d, tile, label=f"n = {tile * tiles}, d = {d}, tiles of {tile}")
-
 
 exercise(id="6.14", title="Bytes of the backward pass", kind="write", points=2, minutes=8, difficulty=3, card="""
         Write `backward_moved`: how many numbers the key-outer backward pass of the first FlashAttention moves between

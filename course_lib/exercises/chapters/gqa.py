@@ -86,7 +86,6 @@ def with_largest(f, q, k, v):
         output = f(q, k, v)
     return {"result": output, "numbers in the largest array": max(made)}
 
-
 def equal_without_copies(got, want, case):
     """The output, and how it was made: repeated keys would be larger than all that is needed."""
     (got, largest), (want, least) = got.values(), want.values()
@@ -100,7 +99,6 @@ def equal_without_copies(got, want, case):
         return None
     return (f"makes an array of {largest} numbers, though its result is right and the largest array that is needed has {needed}. Keys "
             f"repeated for every query head have {b * h * m * d}; indexing, stacking and the broadcasting of `@` copy them too")
-
 
 GROUPED = '''
 def grouped_attention(q, k, v):
@@ -188,13 +186,11 @@ def score_launch(q, k):
     return Launch(grid=(math.ceil(n / 32), n_kv_heads), block=128, shared=4 * 32 * (d + 1),
                   args=[q, k, out((n_heads, n)), n, d, n_heads // n_kv_heads])
 
-
 def score_traffic(q, k):
     """Each key once; each group's queries once per tile of 32 keys (a warp reads one number at a time: a sector)."""
     (n_heads, d), (n_kv_heads, n, _) = q.shape, k.shape
     tiles = math.ceil(n / 32)
     return 4 * k.numel() + tiles * n_heads * d * 32 + 4 * n_heads * n
-
 
 GROUP_SCORES = '''
 __global__ void group_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
@@ -360,7 +356,6 @@ def layer_cases(rng):
     big = {"kv_heads": 16, "head_dim": 128}
     yield Case([{"kind": "window", "window": 1024, **big}] * 5 + [{"kind": "full", **big}], 131072, label="five windows and a full layer, 131,072 tokens")
 
-
 exercise(id="3.9", title="A cache, layer by layer", kind="write", points=3, minutes=10, difficulty=3, card="""
     Write `cache_size(layers, tokens)`: the bytes, an integer, that one sequence of `tokens` tokens keeps in a model whose layers differ.
 
@@ -480,11 +475,9 @@ def latent_launch(q, tokens, latent_dim):
     return Launch(grid=1, block=128, shared=4 * (32 * (width + 1) + heads * 32),
                   args=[q, tokens, out((heads, latent_dim)), heads, n, latent_dim, width - latent_dim])
 
-
 def latent_traffic(q, tokens, latent_dim):
     """Each token once; a warp reads one number of a query at a time: a sector."""
     return 4 * tokens.numel() + 32 * q.numel() + 4 * len(q) * latent_dim
-
 
 LATENT_HEADS = '''
 __global__ void latent_heads(const float* __restrict__ q, const float* __restrict__ tokens, float* __restrict__ out,

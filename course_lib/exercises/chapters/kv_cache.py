@@ -31,7 +31,6 @@ def row_cache_cases(rng):
         x[:, 2] = math.nan
     yield Case(8, pieces, label="the third token is all NaN itself, and others follow")
 
-
 def _use_row_cache(f, capacity, pieces):
     """What the cache shows after each append. Refused: an append that makes the room anew or leaves it as it was, a
     view that writes or copies."""
@@ -79,7 +78,6 @@ def _use_row_cache(f, capacity, pieces):
                 x.untyped_storage().data_ptr() != own.untyped_storage().data_ptr() for x, own in zip(got, (cache.k, cache.v))):
             raise ValueError("what `view` returns is a copy, in memory of its own")
     return {f"append {i + 1}": shown for i, shown in enumerate(seen)}
-
 
 ROW_CACHE = '''
 class RowCache:
@@ -159,12 +157,10 @@ def rotate(x, positions):
     a, b = x[:, 0::2], x[:, 1::2]
     return torch.stack((a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()), -1).flatten(-2)
 
-
 def step_cases(rng):
     for d, cuts in [(2, [1, 1]), (2, [2, 1, 1]), (4, [3, 2]), (8, [5, 1, 1, 3, 1]), (8, [13]), (6, [1] * 7)]:
         n = sum(cuts)
         yield Case(3 * randn(rng, n, d), randn(rng, n, d), randn(rng, n, d), cuts, label=f"{n} tokens in pieces of {cuts}")
-
 
 def _in_pieces(f, q, k, v, cuts):
     outs, past_k, past_v = [], k[:0], v[:0]
@@ -172,7 +168,6 @@ def _in_pieces(f, q, k, v, cuts):
         got, past_k, past_v = f(q_new, k_new, v_new, past_k, past_v)
         outs.append(got)
     return {"output": torch.cat(outs), "keys": past_k, "values": past_v}
-
 
 STEP = '''
 def attend_with_cache(q, k, v, past_k, past_v):
@@ -319,18 +314,15 @@ __global__ void attend_part(const float* __restrict__ q, const float* __restrict
 '''
 _LOOP = PART[PART.index("    for (int j"):PART.index("    if (lane == 0)")]
 
-
 def part_cases(rng):
     for n, keys, spread in [(2, 2, 1.0), (5, 4, 1.0), (33, 32, 1.0), (64, 16, 3.0), (40, 32, 1.0)]:
         yield Case(spread * randn(rng, 32), randn(rng, n, 32), randn(rng, n, 32), keys, 0.18, label=f"{n} keys, {keys} per part")
     rising = torch.arange(20.0)[:, None] * torch.ones(32)
     yield Case(torch.full((32,), 2.0), rising, randn(rng, 20, 32), 10, 1.0, label="the scores grow from key to key")
 
-
 def part_launch(q, k, v, keys, scale):
     parts = -(-len(k) // keys)
     return Launch(grid=parts, block=32, args=[q, k, v, out((parts,)), out((parts,)), out((parts, 32)), len(k), keys, scale])
-
 
 def part_expect(q, k, v, keys, scale):
     parts = []
@@ -340,7 +332,6 @@ def part_expect(q, k, v, keys, scale):
         p = (s - m).exp()
         parts.append((m, p.sum(), p @ value))
     return tuple(torch.stack(x) for x in zip(*parts))
-
 
 kernel_exercise(
     id="7.7", title="One warp, one part of the keys", points=4, minutes=20, difficulty=4, name="attend_part", card="""
@@ -416,11 +407,9 @@ _GUARDED = '''    float sum = 0.0f;
 '''
 _FROM, _TO = SCORES.index("    float sum"), SCORES.index("    __syncwarp();")
 
-
 def score_cases(rng):
     for n, d in [(2, 2), (3, 20), (4, 32), (5, 1), (3, 31), (2, 24)]:
         yield Case(randn(rng, d), randn(rng, n, d), label=f"{n} keys of width {d}")
-
 
 kernel_exercise(
     id="7.8", title="A shuffle that not everyone reaches", kind="repair", points=3, minutes=8, difficulty=3, name="key_scores",
@@ -459,7 +448,6 @@ def rolling_cases(rng):
                               (whole(rng, 30, 90), whole(rng, 6, 20), whole(rng, 1, 5))]:
         for reindexed in (False, True):
             yield Case(t, window, n_sink, reindexed, label=f"token {t}, window {window}, {n_sink} sinks, reindexed {reindexed}")
-
 
 exercise(id="7.9", title="Positions in a rolling cache", kind="write", points=2, minutes=7, difficulty=3, card="""
     A rolling cache holds the first `n_sink` tokens and the last `window`, the newest included. Write `rolling_positions`
@@ -503,7 +491,6 @@ def quantize_cases(rng):
         x[:, 0] *= loud
         yield Case(x, bits, dim, label=f"{n} x {d}, {bits} bits, one step along dim {dim}")
 
-
 exercise(id="7.10", title="Fewer bits", kind="write", points=2, minutes=8, difficulty=3, card="""
     Write `quantize`: the entries along `dim` share a lowest value and a step. An entry is kept as the whole number of steps
     above the lowest, $x \\approx \\text{low} + \\text{step} \\cdot \\text{code}$.
@@ -545,7 +532,6 @@ def beam_cases(rng):
         yield Case(4 * randn(rng, beams), (3 * randn(rng, beams, vocabulary)).log_softmax(-1), keep,
                    label=f"{beams} beams, {vocabulary} tokens, keep {keep}")
 
-
 exercise(id="7.11", title="A step of beam search", kind="write", points=2, minutes=6, difficulty=2, card="""
     Beam search keeps the `keep` likeliest texts. Write one step: each beam has a score (the log probability of its text so
     far), and `log_p` the log probabilities of its next token.
@@ -586,7 +572,6 @@ def keep_cases(rng):
     for n in (2, 3, 5, 9):
         yield Case((2 * randn(rng, n)).softmax(0), (2 * randn(rng, n)).softmax(0), label=f"{n} tokens")
     yield Case(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.25, 0.5]), label="the draft likes a token that the target never draws")
-
 
 exercise(id="7.12", title="Keep or replace", kind="write", points=3, minutes=8, difficulty=4, card="""
     A draft model has drawn a token from `draft`; the large model would have drawn from `target`. Write

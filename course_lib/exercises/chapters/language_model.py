@@ -21,7 +21,6 @@ def pair_cases(rng):
         words = list(dict.fromkeys(drawn)) + ["ab"]
         yield Case(words, torch.randint(1, 6, (len(words),), generator=rng).tolist(), label=f"{len(words)} drawn words")
 
-
 exercise(id="10.1", title="The most frequent pair", kind="write", points=2, minutes=9, difficulty=2, card="""
     Again and again a byte-pair tokenizer merges the two neighbours that occur side by side most often. Write the search
     for the first merge, `best_pair(words, counts)`. Here the pieces are single characters.
@@ -85,7 +84,6 @@ def schedule_cases(rng):
         peak, floor = (1e-3 + torch.rand(2, generator=rng).double() / 2).tolist()
         yield Case(step, steps, peak, warmup, floor, label=f"step {step} of {steps}, {warmup} of warm-up, floor {floor:.2f}")
 
-
 exercise(id="10.3", title="Up and down again", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     The running averages of AdamW need a few steps before they mean anything. So the learning rate rises in a straight line
     for `warmup` steps, and then falls like half a cosine wave. Write it.
@@ -133,7 +131,6 @@ def training_cases(rng):
                                          (5, 2, 6, 3, "five steps, two parts each"), (4, 3, 9, 5, "four steps, three parts each")):
         x, true = randn(rng, steps, rows, d), randn(rng, d)
         yield Case(randn(rng, d), x, x @ true + 0.1 * randn(rng, steps, rows), 0.05, parts, label=label)
-
 
 TRAINING = '''
 def fit(weight, xs, ys, rate, parts):
@@ -245,7 +242,6 @@ def _nucleus_like(got, want, case):
             return None
     return told
 
-
 exercise(id="10.7", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3, card="""
     Top-p sampling draws only from the **nucleus**: the fewest tokens, likeliest first, whose probabilities add up to at
     least `p`. Write the distribution that it draws from.
@@ -323,7 +319,6 @@ def norm_cases(rng):
         yield Case(randn(rng, rows, d), 2 * randn(rng, rows, d), 1 + 0.5 * randn(rng, d), 1e-3, label=f"{rows} x {d}")
     yield Case(torch.zeros(2, 8), 1e-3 * torch.ones(2, 8), torch.ones(8), 1e-3, label="rows so small that eps matters")
 
-
 ADD_NORM = '''
 __device__ float block_sum(float value) {              // of all threads of the block; every thread gets it
     __shared__ float part[32];
@@ -351,11 +346,9 @@ __global__ void add_norm(float* __restrict__ x, const float* __restrict__ delta,
 '''
 _LOOPS = ADD_NORM.index("    float squares")
 
-
 def _norm_expect(x, delta, weight, eps):
     stream = x + delta
     return [stream, stream * torch.rsqrt(stream.square().mean(-1, keepdim=True) + eps) * weight]
-
 
 def _norm_traffic(x, delta, weight, eps):
     """x and delta read, x and out written, once each, in sectors of 32 bytes per request of a warp; the weight once."""
@@ -364,7 +357,6 @@ def _norm_traffic(x, delta, weight, eps):
     ends = [4 * (row * d + min(c + 32, d)) for row in range(rows) for c in range(0, d, 32)]
     sectors = sum((end - 1) // 32 - start // 32 + 1 for start, end in zip(starts, ends))
     return 32 * (4 * sectors + -(-d // 8))
-
 
 kernel_exercise(id="10.8", title="Add and normalise, fused", points=4, minutes=12, difficulty=3, name="add_norm", card=r"""
     Between two layers of the model, two things happen to each token: what the last layer computed is added to the
@@ -422,7 +414,6 @@ def chain_cases(rng):
     for n in (3, 6):
         p = torch.softmax(2 * torch.randn(n, n, generator=rng, dtype=torch.float64), -1)
         yield Case(p, label=f"{n} words")
-
 
 exercise(id="10.10", title="The floor", kind="write", points=3, minutes=12, difficulty=4, card=r"""
     A text is made by a chain: word $j$ follows word $i$ with probability $p_{ij}$. No model, however large, has an expected

@@ -9,7 +9,6 @@ from course_lib.exercises import Case, Launch, Misconception, close, exercise, k
 def positive(rng, *shape):
     return randn(rng, *shape).abs() + 0.1
 
-
 def watched(f, q, k, v, *size):
     """f(q, k, v, *size), refused a tensor of all queries by all keys, where nothing else has that shape; without chunks,
     refused to meet the keys once for every query; with chunks of a size, refused a step for every token, and a product
@@ -42,7 +41,6 @@ def watched(f, q, k, v, *size):
 
     with Watch():
         return f(q, k, v, *size)
-
 
 exercise(id="4.1", title="Keys first", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     `q` and `k` hold **features** already, all positive. Write linear attention without a mask:
@@ -433,7 +431,6 @@ def delta_cases(rng):
     yield Case(randn(rng, 3, 5), unit(randn(rng, 3), dim=0), randn(rng, 5), 0.7, 0.8, label="beta 0.7, decay 0.8")
     yield Case(randn(rng, 3, 2), 0.5 * unit(randn(rng, 3), dim=0), randn(rng, 2), 1.0, 1.0, label="a key of length 0.5")
 
-
 exercise(id="4.6", title="Replace, do not pile up", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Write one update of the delta rule with a *gate* $a \le 1$, by which the old state fades first:
     $S \leftarrow a S$, then $S \leftarrow S + \beta\, k\, (v - k^\top S)$. In the code `decay` is $a$.
@@ -490,7 +487,6 @@ def gate_cases(rng):
     yield Case(randn(rng, 33, 2), randn(rng, 33, 2), 1e-4 ** torch.rand(33, 2, generator=rng), label="gates down to 0.0001")
     yield Case(randn(rng, 64, 2), randn(rng, 64, 2), torch.tensor([1e-9, 0.9]).expand(64, 2),
                label="a chunk of 64, one gate of 1e-9: the product is 0 in float64 too")
-
 
 exercise(id="4.12", title="A quotient that overflows", kind="repair", points=3, minutes=10, difficulty=4, card=r"""
     With a gate per channel, token $s$ weighs $\sum_i q_t[i]\,(A_t[i] / A_s[i])\,k_s[i]$ for a query $t \ge s$, where $A_t$ is the product

@@ -10,7 +10,6 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exact, exe
 def randint(rng, low, high):
     return int(torch.randint(low, high, (), generator=rng))
 
-
 exercise(id="8.1", title="The last page", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots", card="""
     A sequence holds as many pages of 16 slots as it needs. Its length runs through 1, 2, 3, ... 512, and spends the
     same time at each length. How many of its slots are **empty on average**? One decimal.
@@ -35,7 +34,6 @@ def _page_cases(rng):
         for i in range(length):
             pool[table[i // size], i % size] = randn(rng, d)
         yield Case(pool, table, length, label=f"{length} positions in pages of {size}, table {table}")
-
 
 exercise(id="8.2", title="From position to slot", kind="write", points=2, minutes=6, difficulty=2, card="""
     Write `read_pages`: the keys of one sequence, in the order of their positions, out of a pool of pages.
@@ -79,7 +77,6 @@ def chain(parent, tokens):
     """A number for these tokens after the prefix that `parent` stands for. After nothing, parent is 0."""
     return hash((parent, tuple(tokens)))
 
-
 def _prefix_cases(rng):
     def cache(size, *prompts):
         """{chained hash: block} of the whole blocks of prompts; blocks numbered as they come."""
@@ -102,7 +99,6 @@ def _prefix_cases(rng):
     base = torch.randint(0, 50, (40,), generator=rng).tolist()
     yield Case(base[:21] + [60, 61, 62], cache(4, [7] * 9, base), 4, label="24 tokens, of which 21 are an old prompt's")
     yield Case(base[:33], cache(16, base[:16], base), 16, label="33 tokens in pages of 16")
-
 
 KNOWN = '''
 def known_blocks(tokens, cached, block_size):
@@ -164,11 +160,9 @@ def _plan_cases(rng):
     running = [1] * randint(rng, 2, 6) + [randint(rng, 2, 9)]
     yield Case(running, [randint(rng, 1, 30) for _ in range(6)], 40, 10, label=f"{len(running)} run, six wait")
 
-
 def _plan_call(f, running, waiting, token_budget, max_running):
     """f on copies: a plan may use up its lists."""
     return f(list(running), list(waiting), token_budget, max_running)
-
 
 PLAN = '''
 def plan(running, waiting, token_budget, max_running):
@@ -263,23 +257,19 @@ __global__ void paged_scores(const float* __restrict__ q, const float* __restric
 '''
 _LOOP = SCORES[SCORES.index("    for (int j = warp;"):SCORES.rindex("}")]
 
-
 def _pool(rng, length, d, size):
     """Blocks of one sequence among others: (keys, table), the table with an entry more than it needs."""
     n = -(-length // size)
     table = torch.randperm(n + 3, generator=rng)[:n].int()
     return randn(rng, n + 3, size, d), torch.cat([table, torch.tensor([-1], dtype=torch.int32)])
 
-
 def _score_cases(rng):
     for length, d, size in [(3, 4, 2), (40, 32, 16), (65, 64, 16), (128, 64, 32), (30, 100, 8), (50, 128, 16)]:
         yield Case(randn(rng, d), *_pool(rng, length, d, size), length, 1 / math.sqrt(d),
                    label=f"{length} positions in pages of {size}, d = {d}")
 
-
 def _in_order(pool, table, length):
     return pool[table[:-(-length // pool.shape[1])].long()].flatten(0, 1)[:length]
-
 
 kernel_exercise(id="8.5", title="Scores through a table", points=4, minutes=15, difficulty=4, name="paged_scores", card="""
     Finish the kernel: the scores of one query against the keys of a sequence that is stored in pages.
@@ -408,7 +398,6 @@ _FAULTY_MAX_ONLY = ATTEND.replace(_RIGHT_MAX, _FAULTY_MAX).replace(
 _FAULTY_SUM_ONLY = ATTEND.replace(_RIGHT_SUM, _FAULTY_SUM).replace(
     _OF_WARPS, "    __shared__ float largest_of[4], total_of_all;\n")
 
-
 def _attend_cases(rng):
     for length, d, size in [(5, 64, 4), (5, 32, 4), (40, 64, 16), (20, 64, 16), (100, 128, 16), (200, 96, 8)]:
         keys, table = _pool(rng, length, d, size)
@@ -422,11 +411,9 @@ def _attend_cases(rng):
     yield Case(torch.full((64,), -4.0), keys + 1, randn(rng, *keys.shape), table, 20, 0.5,
                label="20 positions, d = 64, all scores far below zero")
 
-
 def _attend_expect(q, keys, values, table, length, scale):
     weights = torch.softmax((scale * _in_order(keys, table, length) @ q).double(), 0)
     return (weights @ _in_order(values, table, length).double()).float()
-
 
 kernel_exercise(id="8.6", title="Right for narrow heads", points=3, minutes=8, difficulty=3, name="paged_attend", kind="repair",
     card="""
@@ -488,7 +475,6 @@ def _append_call(f, table, length, references, free, block_size):
     returned = f(table, length, references, free, block_size)
     return {"returned": returned, "table": table, "references": references, "free": free}
 
-
 def _append_cases(rng):
     yield Case([0, 1], 3, [1, 1, 0, 0], [3, 2], 2, label="room in the last page, no other table holds it")
     yield Case([0, 1], 4, [1, 1, 0, 0], [3, 2], 2, label="the last page is full")
@@ -500,7 +486,6 @@ def _append_cases(rng):
     size = randint(rng, 3, 9)
     for length in (3 * size - 1, 2 * size + 1, 3 * size):
         yield Case([5, 3, 1], length, [0, 2, 0, 1, 0, 2], [4, 2, 0], size, label=f"{length} slots in pages of {size}")
-
 
 exercise(id="8.8", title="Copy on write", kind="write", points=3, minutes=10, difficulty=3, card="""
     Write `append_slot`: one more slot for a sequence of `length` tokens. Change `table`, `references` and `free` in
@@ -550,7 +535,6 @@ def _release_call(f, table, references):
     table, references = list(table), list(references)
     return {"returned": f(table, references), "references": references}
 
-
 def _release_cases(rng):
     yield Case([0, 1, 2], [1, 1, 1], label="none is shared")
     yield Case([2, 0, 1], [1, 1, 2], label="another table holds the first page")
@@ -558,7 +542,6 @@ def _release_cases(rng):
     yield Case([5], [0, 0, 0, 0, 0, 1], label="one page")
     table = torch.randperm(9, generator=rng)[:6].tolist()
     yield Case(table, [randint(rng, 1, 3) for _ in range(9)], label=f"table {table}")
-
 
 RELEASE = '''
 def release(table, references):
@@ -613,7 +596,6 @@ def room_cases(rng):
         n = randint(rng, 2, 7)
         yield Case([randint(rng, 1, 6) for _ in range(n)], [randint(rng, 0, 2) for _ in range(n)], randint(rng, 0, 4),
                    label=f"{n} sequences")
-
 
 exercise(id="8.11", title="Make room", kind="write", points=3, minutes=12, difficulty=3, card="""
     At the beginning of a step, each running sequence needs a number of further pages. If they run out, sequences are
@@ -688,7 +670,6 @@ def reader_cases(rng):
     yield Case(torch.tensor([[1.0], [-1.0], [-1.0]]), torch.tensor([[200.0], [199.0]]), randn(rng, 2, 3), own, randn(rng, 3, 2, 3),
                label="3 readers: the largest score is shared, its own, or far below the others'")
 
-
 def _read_once(f, q, k_shared, v_shared, k_own, v_own):
     """f, watched: the shared keys go into one product, and no tensor has room for a copy of them per request."""
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -710,7 +691,6 @@ def _read_once(f, q, k_shared, v_shared, k_own, v_own):
 
     with Watch():
         return f(q, k_shared, v_shared, k_own, v_own)
-
 
 exercise(id="8.13", title="One prefix, read once", kind="write", points=3, minutes=12, difficulty=3, card="""
     `b` requests begin with the same `m` tokens and go on with `n` tokens of their own. Each has one query. Write `read_once`: attention of

@@ -14,7 +14,6 @@ def rotate_cases(rng):
     yield Case(randn(rng, 5, 6), 3 * randn(rng, 5, 3), label="5 rows of 6")
     yield Case(randn(rng, 1, 2), randn(rng, 1, 1), label="one pair")
 
-
 ROTATE = '''
 def rotate(x, angles):
     """x (n, d), angles (n, d / 2) in radians -> (n, d): entries 2i and 2i + 1 are a pair"""
@@ -80,7 +79,6 @@ def angle_cases(rng):
     yield Case(300, 32, 500000.0, label="300 positions, base 500,000")
     n, d, base = whole(rng, 2, 90), 2 * whole(rng, 2, 40), 1000.0 * whole(rng, 2, 900)
     yield Case(n, d, base, label=f"{n} positions, head_dim {d}, base {base:,.0f}")
-
 
 exercise(id="2.3", title="The table of angles", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     Write `angle_table(n, head_dim, base)`: row $p$, column $i$ is the angle $p \cdot \text{base}^{-2i/d}$ by which pair $i$ is turned at
@@ -166,12 +164,10 @@ def kernel_cases(rng):
     yield case(3, 4, 5, "3 rows of 8, positions from 5")
     yield case(33, 32, 1, "33 rows of 64, positions from 33 down to 1", back=True)
 
-
 def rotated_halves(x, cos, sin, positions):
     a, b = x.chunk(2, -1)
     c, s = cos[positions.long()], sin[positions.long()]
     return torch.cat([a * c - b * s, a * s + b * c], -1)
-
 
 kernel_exercise(id="2.5", title="Rotate in place", points=3, minutes=15, difficulty=3, name="rope_halves", card=r"""
     Write the kernel: rows of `x` (n, 2 · half) are rotated in place, split halves, one pair per thread. Pair `i` of a row is the entries `i` and
@@ -241,7 +237,6 @@ def rotated_pairs(x, angles):
     a, b = x[:, 0::2], x[:, 1::2]
     return torch.stack([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1).flatten(1)
 
-
 FAULTY_VECTOR = '''
 __global__ void rope_pairs(float* __restrict__ x, const float* __restrict__ angles, int n, int pairs) {
     int unit = blockIdx.x * blockDim.x + threadIdx.x;
@@ -304,7 +299,6 @@ def base_cases(rng):
     yield Case(500000.0, 32.0, 128, label="base 500,000, factor 32, head_dim 128")
     base, factor, d = 1000.0 * whole(rng, 2, 900), whole(rng, 3, 20) / 2, 2 * whole(rng, 2, 60)
     yield Case(base, factor, d, label=f"base {base:,.0f}, factor {factor:g}, head_dim {d}")
-
 
 exercise(id="2.7", title="The base that does the same", kind="write", points=2, minutes=9, difficulty=4, card=r"""
     The NTK-aware rule keeps the fastest pair ($i = 0$) and slows the slowest ($i = d/2 - 1$) by `factor`; in between, the slow-down

@@ -68,14 +68,12 @@ def classify(mask, block):
     return kinds
 '''
 
-
 def classify_cases(rng):
     yield Case(torch.ones(3, 3, dtype=torch.bool).tril(), 2, label="causal, n = 3, blocks of 2")
     yield Case(torch.ones(8, 8, dtype=torch.bool).tril(), 4, label="causal, n = 8, blocks of 4")
     i, j = torch.arange(10)[:, None], torch.arange(10)[None]
     yield Case((j <= i) & (i - j < 3), 4, label="a window of 3, n = 10, blocks of 4")
     yield Case(torch.rand(7, 12, generator=rng) > 0.5, 3, label="random, 7 x 12, blocks of 3")
-
 
 exercise(id="5.3", title="From a mask to blocks", kind="write", points=3, minutes=10, difficulty=2, card="""
     Write `classify(mask, block)`: cut the mask into squares of `block` by `block` and say for each whether it is empty (0), partial (1)
@@ -120,7 +118,6 @@ def tensors(*values):
     for x in values:
         yield from [x] if isinstance(x, torch.Tensor) else tensors(*x) if isinstance(x, (list, tuple)) else ()
 
-
 class NeverRead(torch.overrides.TorchFunctionMode):
     """Refuses to take the NaN out of tokens that hold it by any way but to choose others: who cleans them has read them."""
     CHOOSE = ("__getitem__", "index_select", "gather", "take", "take_along_dim", "embedding", "masked_select", "split", "chunk", "unbind")
@@ -143,11 +140,9 @@ class NeverRead(torch.overrides.TorchFunctionMode):
         self.held += [x for x in tensors(made) if given and self.nan(x)]
         return made
 
-
 def never_read(f, q, k, v, chosen):
     with NeverRead(k, v):
         return f(q, k, v, chosen)
-
 
 def one_block_at_a_time(f, q, k, v, visits, block):
     """f(q, k, v, visits, block), refused exponentials of more scores than one block has, and blocks that are on no list."""
@@ -162,7 +157,6 @@ def one_block_at_a_time(f, q, k, v, visits, block):
 
     with Watch(), NeverRead(k, v):
         return f(q, k, v, visits, block)
-
 
 def block_cases(rng):
     def draw(n, d, visits, block, size=1.0, label=""):
@@ -179,7 +173,6 @@ def block_cases(rng):
     yield draw(24, 6, [list(range(r, -1, -1)) for r in range(6)], 4, label="24 tokens in blocks of 4, up to six blocks on a list")
     q, k, v = (randn(rng, 8, 4) for _ in "qkv")
     yield Case(-250 * q.abs(), k.abs(), v, [[0], [1, 0]], 4, label="scores of some hundred, all below 0")
-
 
 exercise(id="5.5", title="Attention over a list of blocks", kind="write", points=4, minutes=14, difficulty=3, card=r"""
     Write attention in which each block of queries visits only the blocks of keys on its list, with the three steps above.
@@ -266,14 +259,12 @@ def average_cases(rng):
     yield case(100, 16, [[0], [1], [0, 2], [3, 0]], "100 values, four blocks, the last one smaller")
     yield case(96, 4, [[], [2, 0], [1]], "a block that visits nothing")
 
-
 def averages(v, start, column):
     rows = []
     for r in range(len(start) - 1):
         seen = [v[32 * c:32 * c + 32] for c in column[start[r]:start[r + 1]].tolist()]
         rows.append(torch.cat(seen).mean(0) if seen else torch.zeros(v.shape[1]))
     return torch.stack(rows)
-
 
 kernel_exercise(id="5.6", title="Walk the list", points=4, minutes=15, difficulty=3, name="average_blocks", card=r"""
     Attention with equal scores is a plain average. Write the walk: row `r` of `out` is the average of all values in the blocks that
@@ -383,7 +374,6 @@ def _visits(n, w, s):
     i, j = torch.arange(n)[:, None], torch.arange(n)[None]
     return ((j <= i) & ((i - j < w) | (j < s))).int()
 
-
 exercise(id="5.8", title="Why the first token?", kind="choose", points=1, minutes=3, difficulty=2, card="""
     In many large models most heads put most of their weight on the first token, whatever it is. Once a sliding window leaves that
     token behind, such a model fails. What is the token for?
@@ -403,7 +393,6 @@ def topk_cases(rng):
         yield Case(torch.randn(n, m, generator=rng) - shift, top, label=f"{n} x {m}, top {top}")
     scores = torch.randperm(12, generator=rng).reshape(2, 6) - 12_000.0
     yield Case(scores, 3, label="2 x 6, top 3, all scores below -10,000")
-
 
 exercise(id="5.9", title="Only the best", kind="write", points=2, minutes=8, difficulty=2, card="""
     Write `topk_weights(scores, top)`: each row keeps its `top` largest scores and shares the weight 1 among them by softmax; all others
@@ -486,7 +475,6 @@ def chosen_cases(rng):
     yield Case(randn(rng, 2, 4), k, v, torch.tensor([[0, 3, 2], [1, -1, 0]]), label="the last token is chosen by nobody and holds NaN")
     yield case(4, 20, 8, 3, "4 queries, 3 of 20 tokens, the others hold NaN")
     yield case(7, 33, 16, 2, "7 queries, 2 of 33 tokens, the others hold NaN", first=1)
-
 
 exercise(id="5.11", title="Only the chosen tokens", kind="write", points=3, minutes=10, difficulty=3, card=r"""
     An indexer has chosen tokens for every query. Write attention over these tokens alone, for one head: `chosen[i]` holds the numbers of the

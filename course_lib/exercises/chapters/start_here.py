@@ -7,13 +7,11 @@ from course_lib.exercises import Case, Launch, Misconception, close, exercise, k
 def ceil_div(a, b):
     return -(-a // b)
 
-
 def mix_cases(rng):
     yield Case(torch.tensor([0.5, 0.25, 0.25]), torch.tensor([[4.0, 0.0], [0.0, 8.0], [4.0, 4.0]]), label="3 rows of 2")
     for n, d in [(1, 4), (4, 4), (7, 3), (33, 5)]:
         yield Case(torch.softmax(randn(rng, n), 0), randn(rng, n, d), label=f"{n} rows of {d}")
     yield Case(torch.tensor([1.0, -0.25]), torch.tensor([[4.0, 8.0], [4.0, 16.0]]), label="weights of 1 and -0.25, which add up to 0.75")
-
 
 exercise(id="0.1", title="Mix the rows", kind="write", points=1, minutes=4, difficulty=1, card=r"""
     Write `mix(weights, values)`: each row of `values` times its weight, all added up.
@@ -53,11 +51,9 @@ __global__ void add(const float* __restrict__ x, const float* __restrict__ y, fl
 @}
 """
 
-
 def add_cases(rng):
     for n, block in [(5, 4), (13, 8), (64, 32), (100, 32), (1, 32), (1000, 256)]:
         yield Case(randn(rng, n), randn(rng, n), block, label=f"{n} numbers, {ceil_div(n, block)} blocks of {block} threads")
-
 
 kernel_exercise(id="0.2", title="Add two vectors", points=2, minutes=6, difficulty=1, name="add", card=r"""
     Write the kernel: thread number `i` of the whole grid makes `out[i] = x[i] + y[i]`.
@@ -130,16 +126,13 @@ MATMUL_BODY = """\
         __syncthreads();
 """
 
-
 def matmul_cases(rng):
     for m, k, n in [(2, 3, 2), (2, 9, 1), (8, 8, 8), (16, 32, 16), (11, 20, 9), (1, 33, 17)]:
         yield Case(randn(rng, m, k), randn(rng, k, n), label=f"({m}, {k}) times ({k}, {n})")
 
-
 def sectors(first, last):
     """How many sectors of 8 floats the floats first to last touch; none if there are none."""
     return last // 8 - first // 8 + 1 if last >= first else 0
-
 
 def matmul_traffic(a, b):
     """Each element that a tile needs once per block, and the store: 32 x the sectors of every row of every tile."""
@@ -149,7 +142,6 @@ def matmul_traffic(a, b):
     touched += sum(sectors(row * n + start, row * n + min(start + 8, n) - 1) * factor
                    for rows, factor in ((k, ceil_div(m, 8)), (m, 1)) for row in range(rows) for start in range(0, n, 8))
     return 32 * touched
-
 
 kernel_exercise(id="0.4", title="A product in tiles", points=3, minutes=10, difficulty=3, name="matmul", card=r"""
     Write the inside of the loop. A block of 8 x 8 threads makes one 8 x 8 tile of `c`, and `start` walks along `k`.
@@ -226,7 +218,6 @@ __global__ void warp_sum(const float* __restrict__ x, float* __restrict__ out) {
 }
 """
 
-
 def warp_cases(rng):
     yield Case(torch.arange(32.0), label="0, 1, 2, ..., 31")
     yield Case(torch.ones(96), label="3 blocks of ones")
@@ -236,7 +227,6 @@ def warp_cases(rng):
     large = torch.ones(32)
     large[[2, 3, 18, 19]] = torch.tensor([1.0, -1.0, -1.0, 1.0]) * 2.0**30
     yield Case(large, label="28 ones, and 2^30 and -2^30 twice, which five steps cancel before they meet a 1")
-
 
 kernel_exercise(id="0.6", title="A warp adds up", points=2, minutes=6, difficulty=2, name="warp_sum", card=r"""
     A block is one warp here, and every lane holds one `value`. Make `value` of lane 0 the sum of all 32, without shared

@@ -68,7 +68,6 @@ def turn(x, positions):
     a, b = x[:, 0::2], x[:, 1::2]
     return torch.stack((a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()), -1).flatten(1)
 
-
 def turn_cases(rng):
     for n, m, d, start in [(1, 2, 2, 0), (3, 4, 4, 0), (5, 7, 8, 100)]:
         yield Case(randn(rng, n, d), randn(rng, n, d), randn(rng, m, d), randn(rng, m, d), start + torch.arange(n),
@@ -76,7 +75,6 @@ def turn_cases(rng):
     same = randn(rng, 1, 4).expand(3, 4)
     yield Case(same * 0, same, same * 0, same, torch.arange(3), torch.arange(3), 1.0,
                label="the same token at three positions, means 0")
-
 
 WIDTHS = '''
 def positioned_scores(mu_q, raw_q, mu_k, raw_k, at_q, at_k, tau):
@@ -141,10 +139,8 @@ def form_cases(rng):
         yield Case(randn(rng, n, d), randn(rng, m, d), tau, label=f"{n} queries, {m} keys of {d} numbers, tau = {tau}")
     yield Case(randn(rng, 2, 3), torch.tensor([1.0, 4.0])[:, None] * randn(rng, 1, 3), 1.0, label="a short key and a long one")
 
-
 class _Weighed(dict):
     """What was made of two matrices, and nobody returns."""
-
 
 def _weights_of(pair, case):
     """The attention weights of the two matrices, and their widths; anything else as it is."""
@@ -155,14 +151,12 @@ def _weights_of(pair, case):
     scores = wide_q.double() @ wide_k.double().T
     return _Weighed(weights=torch.softmax(scores, -1), width_of_wide_q=wide_q.shape[1], width_of_wide_k=wide_k.shape[1])
 
-
 def _same_weights(got, want, case):
     if not isinstance(got, _Weighed):
         n, m = map(len, case.args[:2])
         return (f"is no pair of matrices of one width, the first with {n} rows (queries), the second with {m} (keys)"
                 + ". Is there a `return`?" * (got is None))
     return close(atol=1e-5)(got, want, case)
-
 
 exercise(id="9.4", title="The disguise", kind="write", points=3, minutes=9, difficulty=3, card=r"""
     Here `q` and `k` hold means and widths side by side. Write `as_dot_product`, which returns two matrices `wide_q`,
@@ -234,7 +228,6 @@ def score_cases(rng):
     yield Case(randn(rng, 5, 16), 40 * randn(rng, 5, 16), randn(rng, 6, 16), 40 * randn(rng, 6, 16), 100.0,
                label="raw widths of 100 and more")
 
-
 SCORES = '''
 __device__ float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
 
@@ -272,13 +265,11 @@ def _score_expect(mu_q, raw_q, mu_k, raw_k, tau):
     means, widths = mu_q[:, None] - mu_k, F.softplus(raw_q)[:, None] - F.softplus(raw_k)
     return -(means.square() + widths.square()).sum(-1) / tau
 
-
 def _score_traffic(mu_q, raw_q, mu_k, raw_k, tau):
     """Every tile of queries meets every tile of keys; a row is two times 64 bytes.
     64 bytes of a row of scores may touch 3 sectors."""
     n, m = len(mu_q), len(mu_k)
     return 128 * (n * -(-m // 16) + m * -(-n // 16)) + 96 * n * -(-m // 16)
-
 
 kernel_exercise(id="9.6", title="Fused on the way in", points=4, minutes=15, difficulty=3, name="w2_tile", card=r"""
     Means and **raw** widths are in memory. Write the scores $-(|\mu_i - \mu_j|^2 + |\sigma_i - \sigma_j|^2)/\tau$ with
@@ -389,12 +380,10 @@ def seed_cases(rng):
         shared, own = randn(rng, n), 0.1 * randn(rng, 2, n)
         yield Case((2 + shared + own[0]).tolist(), (2.1 + shared + own[1]).tolist(), t, label=f"{n} seeds, t = {t}")
 
-
 def _two_numbers(got, want, case):
     if isinstance(got, (tuple, list)):
         got = tuple(x.item() if isinstance(x, torch.Tensor) and x.numel() == 1 else x for x in got)
     return close(atol=1e-6, rtol=1e-5)(got, want, case)
-
 
 exercise(id="9.9", title="An interval for a difference", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     Two mechanisms were trained with the same `n` seeds: runs `a[i]` and `b[i]` saw the same batches. Write
@@ -482,7 +471,6 @@ def far_cases(rng):
     x = 3 * randn(rng, 64, 33) + 500
     yield Case(x, x, label="64 tokens against themselves, around 500")
 
-
 def _watched(f, q, k):
     """The result, the most axes that any array on the way to it has, and whether a matrix product was made."""
     axes, products = [0], []
@@ -500,7 +488,6 @@ def _watched(f, q, k):
         result = f(q, k)
     return result, max(axes), bool(products)
 
-
 def _near_and_not_below_0(got, want, case):
     (found, axes, product), (wanted, their_axes, their_product) = got, want
     told = close(atol=1e-3, rtol=1e-4)(found, wanted, case)
@@ -511,7 +498,6 @@ def _near_and_not_below_0(got, want, case):
     if told is None and product != their_product:
         told = "is right, but no matrix product was made on the way"
     return told
-
 
 exercise(id="9.11", title="A negative distance", kind="repair", points=2, minutes=7, difficulty=2, card=r"""
     A squared distance by one matrix product: $|q|^2 + |k|^2 - 2\,q\cdot k$. Where all tokens are far from the origin
@@ -558,7 +544,6 @@ exercise(id="9.11", title="A negative distance", kind="repair", points=2, minute
 def _at_two_scales(f, scale):
     return f(scale), f(2.0 * scale)
 
-
 def _steepness(pair, case):
     """From the tokens at a scale s and at 2s: the largest entry by s, the growth of the Jacobian, and the Jacobian's norm."""
     if not (isinstance(pair, tuple) and all(isinstance(x, torch.Tensor) and x.shape == (3, 2) for x in pair)):
@@ -577,7 +562,6 @@ def _steepness(pair, case):
     single, double = map(slope, pair)
     return float(pair[0].abs().max() / case.args[0]), float(double / single), float(single)
 
-
 def _steep(got, want, case):
     """Against the solution any growth of 4 will do; against a usual mistake all three numbers must agree."""
     if len(got) != 3:
@@ -589,7 +573,6 @@ def _steep(got, want, case):
         return f"has an entry of {largest:.3g} times the scale; at most 1 is allowed"
     if their_growth < 3.7 and not (abs(largest - their_largest) < 0.01 and abs(norm - their_norm) < 0.01 * their_norm):
         return "differs from the expected tokens"
-
 
 exercise(id="9.12", title="Steeper without end", kind="write", points=3, minutes=12, difficulty=4, card=r"""
     One layer on tokens of two numbers: keys and values are the tokens themselves, the query of a token is the token
