@@ -108,7 +108,6 @@ from .student import check, hint, progress, reset, reveal, show_source
 from .judging.film import film
 from .judging.trace_back import why
 
-__all__ = [
-    "check", "film", "hint", "progress", "reset", "reveal", "show_source", "why", "cells", "CHAPTERS",
-    "Case", "Exercise", "Launch", "Misconception", "TensorMap", "all_exercises", "chapter_of", "close", "exact", "exercise",
-    "find", "inout", "kernel_exercise", "out", "randn", "scratch", "whole"]
+__all__ = ["check", "film", "hint", "progress", "reset", "reveal", "show_source", "why", "cells", "CHAPTERS",
+           "Case", "Exercise", "Launch", "Misconception", "TensorMap", "all_exercises", "chapter_of", "close",
+           "exact", "exercise", "find", "inout", "kernel_exercise", "out", "randn", "scratch", "whole"]

@@ -13,7 +13,6 @@ from .packed import flash_attention_packed
 from .sinks import flash_attention_with_sinks
 from .tiles import State, finish, flash_backward_tiles, flash_forward_tiles, grouped, merge, state_of
 
-__all__ = ["State", "backward_kernels", "best_rung", "finish", "flash_attention",
-           "flash_attention_packed", "flash_attention_with_sinks", "flash_backward_tiles",
-           "flash_forward_tiles", "forward_kernel", "grouped", "keys_seen", "merge", "state_of",
-           "tile_kinds", "traffic"]
+__all__ = ["State", "backward_kernels", "best_rung", "finish", "flash_attention", "flash_attention_packed",
+           "flash_attention_with_sinks", "flash_backward_tiles", "flash_forward_tiles", "forward_kernel",
+           "grouped", "keys_seen", "merge", "state_of", "tile_kinds", "traffic"]

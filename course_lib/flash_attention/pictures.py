@@ -131,8 +131,7 @@ def who_holds(n=1024, d=64, rows=64, columns=32):
         ax.text(3.2 * x + 2.85, y - 0.08, text, ha="center", va="bottom", fontsize=7.5, color=GREY)
     ax.annotate("", (2.5, 2.3), (6.4, 2.3), zorder=5,
                 arrowprops={"arrowstyle": "->", "color": ACCENT, "connectionstyle": "arc3,rad=-0.22"})
-    ax.text(4.45, 3.1, "once, at the end: out = o / l, lse = m + ln l", ha="center", fontsize=8,
-            color=ACCENT)
+    ax.text(4.45, 3.1, "once, at the end: out = o / l, lse = m + ln l", ha="center", fontsize=8, color=ACCENT)
     ax.set(xlim=(-0.1, 9.1), ylim=(3.2, -0.4))
     ax.axis("off")
     told = "; ".join(f"{place}: {', '.join(text for text, _ in arrays)}" for place, arrays in held.items())

@@ -20,8 +20,7 @@ def growing_cache(steps=(3, 1, 1)):
             for t in range(total):
                 fresh = t >= held
                 if fresh or name != "q":
-                    _box(ax, t, row, 0.9, 0.8, colour if fresh else "white", str(t),
-                         "-" if fresh else ":")
+                    _box(ax, t, row, 0.9, 0.8, colour if fresh else "white", str(t), "-" if fresh else ":")
         ax.set(title=f"{new} new token{'s' * (new > 1)}, {held} cached", xlim=(-0.8, sum(steps) + 0.1),
                ylim=(3.1, -0.2))
         ax.axis("off")
@@ -51,8 +50,7 @@ def roofline(cards, points, heights):
     figures.plain_ticks(ax.xaxis, ax.yaxis)
     ax.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.54, 0))
     roofs = "; ".join(f"{card} up to {peak / 1e12:.0f} TFLOP/s, from {peak / bandwidth:.0f} operations per "
-                      "byte"
-                      for card, (peak, bandwidth) in cards.items())
+                      "byte" for card, (peak, bandwidth) in cards.items())
     marked = "; ".join(f"{name}, at {intensity}" for name, intensity in points.items())
     figures.show(fig, alt=f"Rooflines: {roofs}. Marked in operations per byte: {marked}.",
                  caption="Prefill computes; decode waits for memory. Batching lifts the weights, not the "

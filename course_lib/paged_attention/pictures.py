@@ -57,8 +57,7 @@ def shared_pages(texts, tables, counts):
                 ax.add_patch(figures.rectangle(1.5 * x, y, 1.25, 0.6, facecolor=FILLS[1 if shared else 0],
                                                edgecolor=INK, linewidth=0.8, hatch="//" if shared else ""))
                 ax.text(1.5 * x + 0.62, y + 0.3, piece.replace(" ", "_"), ha="center", va="center",
-                        fontsize=8.5,
-                        color=INK, family="monospace", bbox=figures.paper())
+                        fontsize=8.5, color=INK, family="monospace", bbox=figures.paper())
                 ax.text(1.5 * x + 0.62, y + 0.64,
                         f"page {page}, {counts[page]} table{'s' * (counts[page] > 1)}", ha="center", va="top",
                         fontsize=7, color=GREY)

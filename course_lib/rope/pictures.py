@@ -132,8 +132,7 @@ def loss_by_position(study, names, caption):
     middle = range(study["width"] // 2, study["width"] * len(study["rules"][names[0]]), study["width"])
     quarter = len(middle) // 4
     told = [f"{name}: {sum(y[:quarter]) / quarter:.2f} within {study['trained_length']}, "
-            f"{sum(y[-quarter:]) / quarter:.2f} at the end"
-            for name in names for y in [study["rules"][name]]]
+            f"{sum(y[-quarter:]) / quarter:.2f} at the end" for name in names for y in [study["rules"][name]]]
     figures.curves({name: study["rules"][name] for name in names}, x=list(middle),
                    xlabel="position", ylabel="loss, nats per character", edge=study["trained_length"],
                    edge_label=f"trained: {study['trained_length']}", looks=LOOKS,
@@ -145,8 +144,7 @@ def needle_found(needle, names):
     curves = {name: torch.tensor(needle["rules"][name]).mean(0) for name in names}
     near = sum(distance < needle["trained_length"] for distance in needle["distances"])
     told = [f"{name}: {y[:near].mean():.2f} within the trained length, {y[near:].mean():.2f} beyond, "
-            f"{y[-1]:.2f} at the end"
-            for name, y in curves.items()]
+            f"{y[-1]:.2f} at the end" for name, y in curves.items()]
     figures.curves(curves, x=needle["distances"], xlabel="distance to the needle", ylabel="share found",
                    edge=needle["trained_length"], edge_label=f"trained: {needle['trained_length']}",
                    looks=LOOKS, alt="Share of needles found. " + "; ".join(told) + ".",

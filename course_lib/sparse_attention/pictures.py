@@ -92,8 +92,7 @@ def recall(study):
              for way in ways}
     told = "; ".join(f"{way}: {line[0]:.0%} with {counts[0]}, {line[-1]:.0%} with {counts[-1]}"
                      for way, line in lines.items())
-    figures.curves(lines, x=counts, logx=True, xlabel="tokens chosen per query",
-                   ylabel="share of the weight",
+    figures.curves(lines, x=counts, logx=True, xlabel="tokens chosen per query", ylabel="share of the weight",
                    alt=f"Share of the dense attention's weight on the chosen tokens. {told}.",
                    caption="What the chosen tokens hold of the dense attention, of up to 256 tokens.")
 

@@ -154,8 +154,7 @@ def main(arguments) -> int:
 
 def record(rows: list[dict], name_of_it: str) -> None:
     kept = {row["family"]: (row.pop("kept"), row["seed"]) for row in rows}
-    families = {name: dict(config=one["config"], shapes=fold(one["shapes"]), seed=seed,
-                           padded=one["padded"])
+    families = {name: dict(config=one["config"], shapes=fold(one["shapes"]), seed=seed, padded=one["padded"])
                 for name, (one, seed) in kept.items()}
     about = {"command": COMMAND, "library": name_of_it, "families": families}
     save_file({f"{name}/{what}": one[what] for name, (one, _) in kept.items()

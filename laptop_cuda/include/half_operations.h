@@ -53,9 +53,7 @@ struct alignas(4) LAPTOP_PAIR {
 };
 
 LAPTOP_FN float laptop_widen(LAPTOP_SCALAR a) { return LAPTOP_FORMAT::widen(a.laptop_bits()); }
-LAPTOP_FN LAPTOP_SCALAR laptop_narrow(LAPTOP_SCALAR, float a) {
-    return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(a));
-}
+LAPTOP_FN LAPTOP_SCALAR laptop_narrow(LAPTOP_SCALAR, float a) { return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(a)); }
 
 #define LAPTOP_BINARY(name, expression) \
     LAPTOP_FN LAPTOP_SCALAR name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { \

@@ -163,9 +163,7 @@ template <class T> LAPTOP_FN typename wider<T>::type mul_wide(T a, T b) {
     return typename wider<T>::type(a) * typename wider<T>::type(b);
 }
 template <class T> LAPTOP_FN T shl(T a, uint32_t n) { return n >= 8 * sizeof(T) ? T(0) : T(a << n); }
-template <class T> LAPTOP_FN T shr(T a, uint32_t n) {
-    return n >= 8 * sizeof(T) ? (a < T(0) ? T(-1) : T(0)) : T(a >> n);
-}
+template <class T> LAPTOP_FN T shr(T a, uint32_t n) { return n >= 8 * sizeof(T) ? (a < T(0) ? T(-1) : T(0)) : T(a >> n); }
 template <class T> LAPTOP_FN bool compare(const char* how, T a, T b) {
     bool unordered = a != a || b != b;
     switch (how[0] * 256 + how[1]) {

@@ -106,8 +106,7 @@ class Writer(Regions):
 
     def given(self) -> str:
         """What the warps' exchanges need."""
-        room = "".join(f"alignas(16) unsigned char laptop_given_{x.first}[2048]; "
-                       for x in self.warps.all)
+        room = "".join(f"alignas(16) unsigned char laptop_given_{x.first}[2048]; " for x in self.warps.all)
         return f"LAPTOP_WARPS; {room}" if self.groups else ""
 
     def open_and_close(self, stores: list[str]) -> None:

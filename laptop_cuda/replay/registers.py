@@ -94,8 +94,7 @@ def _same(row: list, at: dict, step: dict, memories: list[str]) -> bool:
 def noted(text: str, kernel: str) -> tuple[list[str] | None, str]:
     """(the variables of a kernel and its helpers, the text with a store after each change); no line moves."""
     whole = outline(text)
-    device = [f for f in whole.functions
-              if f.name == kernel or "__device__" in f.qualifiers and not f.member]
+    device = [f for f in whole.functions if f.name == kernel or "__device__" in f.qualifiers and not f.member]
     if not device:
         return None, text
     writer = _Writer(whole.tokens, kernel)

@@ -9,12 +9,11 @@ from .outline import Function, Outline, outline
 from .statements import Statement, behind, changed, statements
 from .tokens import Token
 
-WORDS = {
-    "if", "else", "for", "while", "do", "switch", "case", "default", "break", "continue", "return", "const",
-    "constexpr", "static", "extern", "inline", "volatile", "unsigned", "signed", "int", "long", "short",
-    "char", "float", "double", "bool", "void", "auto", "size_t", "struct", "sizeof", "true", "false",
-    "nullptr", "__shared__", "__restrict__", "__global__", "__device__", "half", "__half", "float2", "float4",
-    "int4", "__syncthreads", "__syncwarp", "INFINITY"}
+WORDS = {"if", "else", "for", "while", "do", "switch", "case", "default", "break", "continue", "return",
+         "const", "constexpr", "static", "extern", "inline", "volatile", "unsigned", "signed", "int", "long",
+         "short", "char", "float", "double", "bool", "void", "auto", "size_t", "struct", "sizeof", "true",
+         "false", "nullptr", "__shared__", "__restrict__", "__global__", "__device__", "half", "__half",
+         "float2", "float4", "int4", "__syncthreads", "__syncwarp", "INFINITY"}
 
 
 @dataclass(eq=False)

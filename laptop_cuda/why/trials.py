@@ -92,9 +92,8 @@ def outcome(result, library, entry, array: int) -> np.ndarray | None:
     """The elements of an array after the launch, run with another kernel; None if that fails."""
     run, free = launch._runtime(str(library.path))
     with result.inputs.again() as made:
-        stores = [np.ctypeslib.as_array((ctypes.c_uint8 * s.bytes).from_address(s.host)).copy()
-                  if s.bytes else np.zeros(0, np.uint8)
-                  for s in made.storages[:made.n_storages]]
+        stores = [np.ctypeslib.as_array((ctypes.c_uint8 * s.bytes).from_address(s.host)).copy() if s.bytes
+                  else np.zeros(0, np.uint8) for s in made.storages[:made.n_storages]]
         copies = (CStorage * max(len(stores), 1))(*(
             CStorage(data.ctypes.data, len(data), s.initialised)
             for data, s in zip(stores, made.storages[:made.n_storages])))

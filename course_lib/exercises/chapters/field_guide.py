@@ -5,8 +5,7 @@ from itertools import product
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out,
-                                  randn, whole)
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, randn, whole
 
 
 exercise(id="11.1", title="What a mix keeps", kind="predict", points=1, minutes=3, difficulty=2, card="""
@@ -282,11 +281,9 @@ def sink_cases(rng):
             randn(rng, h, d), randn(rng, h, m, d), randn(rng, h, m, d), randn(rng, h), label=f"{h} heads, {m} keys of {d}")
     yield Case(
         randn(rng, 2, 8), randn(rng, 2, 5, 8), randn(rng, 2, 5, 8), torch.tensor([90.0, -90.0]), label="sinks of 90 and -90")
-    yield Case(
-        randn(rng, 1, 8) * 30, randn(rng, 1, 9, 8) * 30, randn(rng, 1, 9, 8), torch.zeros(1), label="scores of hundreds")
-    yield Case(
-        randn(rng, 2, 8) * 10, randn(rng, 2, 9, 8) * 10, randn(rng, 2, 9, 8), torch.tensor([100.0, 150.0]),
-        label="sinks and scores of hundreds")
+    yield Case(randn(rng, 1, 8) * 30, randn(rng, 1, 9, 8) * 30, randn(rng, 1, 9, 8), torch.zeros(1), label="scores of hundreds")
+    yield Case(randn(rng, 2, 8) * 10, randn(rng, 2, 9, 8) * 10, randn(rng, 2, 9, 8), torch.tensor([100.0, 150.0]),
+               label="sinks and scores of hundreds")
 
 kernel_exercise(id="11.6", title="A sink, in the online softmax", points=3, minutes=14, difficulty=3,
     name="decode_with_sink", card=r"""
@@ -330,8 +327,7 @@ kernel_exercise(id="11.6", title="A sink, in the online softmax", points=3, minu
 
 def delta_cases(rng):
     def case(b, h, n, key_dim, value_dim, label):
-        q, k = F.normalize(randn(rng, b, h, n, key_dim), dim=-1), F.normalize(
-            randn(rng, b, h, n, key_dim), dim=-1)
+        q, k = F.normalize(randn(rng, b, h, n, key_dim), dim=-1), F.normalize(randn(rng, b, h, n, key_dim), dim=-1)
         return Case(q, k, randn(rng, b, h, n, value_dim), torch.rand(b, h, n, key_dim, generator=rng),
                     torch.rand(b, h, n, generator=rng), label=label)
     yield case(1, 1, 2, 2, 2, "2 tokens, a state of 2 x 2")

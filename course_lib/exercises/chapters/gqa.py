@@ -3,8 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import (Case, Launch, Misconception, close, exercise, kernel_exercise, out, randn,
-                                  whole)
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out, randn, whole
 
 
 exercise(id="3.1", title="One new token", kind="choose", points=1, minutes=4, difficulty=2, card="""

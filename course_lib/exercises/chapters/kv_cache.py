@@ -3,8 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out,
-                                  randn, whole)
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, randn, whole
 
 
 exercise(id="7.1", title="Twice the text", kind="predict", points=1, minutes=3, difficulty=1, name="factor", card="""

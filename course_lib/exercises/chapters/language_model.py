@@ -4,8 +4,7 @@ from collections import Counter
 
 import torch
 
-from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise,
-                                  out, randn)
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise, out, randn
 
 
 def pair_cases(rng):

@@ -3,8 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out,
-                                  randn)
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, randn
 
 
 def randint(rng, low, high):

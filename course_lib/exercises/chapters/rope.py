@@ -3,8 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import (Case, Launch, Misconception, close, exercise, inout, kernel_exercise, randn,
-                                  whole)
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, inout, kernel_exercise, randn, whole
 
 
 def rotate_cases(rng):

@@ -4,8 +4,7 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises import (Case, Launch, Misconception, close, exercise, kernel_exercise, out, randn,
-                                  whole)
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out, randn, whole
 
 
 exercise(id="9.1", title="Moving sand", kind="write", points=2, minutes=6, difficulty=1, card=r"""

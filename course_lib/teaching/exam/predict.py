@@ -23,11 +23,10 @@ class Question:
 
     def exercise(self, machine: Machine, drawn: int) -> Exercise:
         right = self.answer(machine, drawn)
-        return Exercise(
-            id=self.id, title=self.title, kind="predict", language="python", name=self.name, points=1,
-            minutes=3, difficulty=2, card=self.text.format(drawn), stub=f"{self.name} = None\n",
-            solution_text=f"{self.name} = {right!r}\n", hints=[], misconceptions=[], compare=number(),
-            answer=right)
+        return Exercise(id=self.id, title=self.title, kind="predict", language="python", name=self.name,
+                        points=1, minutes=3, difficulty=2, card=self.text.format(drawn),
+                        stub=f"{self.name} = None\n", solution_text=f"{self.name} = {right!r}\n", hints=[],
+                        misconceptions=[], compare=number(), answer=right)
 
 
 def _stride(machine: Machine, stride: int) -> int:

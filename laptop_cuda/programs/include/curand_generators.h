@@ -118,9 +118,7 @@ template <class S, class F> LAPTOP_QUIET float one_of_two(S& s, int kind, F shap
 template <class S, class F> LAPTOP_QUIET double one_of_two_double(S& s, int kind, F shape) {
     return one_of_two(s, s.boxmuller_flag_double, s.boxmuller_extra_double, two_normals_double<S>, kind, shape);
 }
-template <class S> LAPTOP_QUIET float normal(S& s) {
-    return one_of_two(s, NORMAL, [](float x) LAPTOP_QUIET { return x; });
-}
+template <class S> LAPTOP_QUIET float normal(S& s) { return one_of_two(s, NORMAL, [](float x) LAPTOP_QUIET { return x; }); }
 template <class S> LAPTOP_QUIET double normal_double(S& s) {
     return one_of_two_double(s, NORMAL, [](double x) LAPTOP_QUIET { return x; });
 }

@@ -16,6 +16,4 @@ template <typename T> LAPTOP_TORCH T WARP_SHFL_UP(T v, unsigned by, int width = 
 template <typename T> LAPTOP_TORCH T WARP_SHFL_DOWN(T v, unsigned by, int width = 32, unsigned mask = LAPTOP_ALL_LANES) {
     return __shfl_down_sync(mask, v, by, width);
 }
-LAPTOP_TORCH unsigned WARP_BALLOT(int predicate, unsigned mask = LAPTOP_ALL_LANES) {
-    return __ballot_sync(mask, predicate);
-}
+LAPTOP_TORCH unsigned WARP_BALLOT(int predicate, unsigned mask = LAPTOP_ALL_LANES) { return __ballot_sync(mask, predicate); }

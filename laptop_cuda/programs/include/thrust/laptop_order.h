@@ -19,9 +19,7 @@ template <class I, class F = less<>> void stable_sort(I a, I b, F f = F()) {
     laptop_in_place(a, b, [f](auto c, auto d) { return std::stable_sort(c, d, f), d; });
 }
 template <class... A> void sort(A... a) { laptop_host::stable_sort(a...); }
-template <class I> void reverse(I a, I b) {
-    laptop_in_place(a, b, [](auto c, auto d) { return std::reverse(c, d), d; });
-}
+template <class I> void reverse(I a, I b) { laptop_in_place(a, b, [](auto c, auto d) { return std::reverse(c, d), d; }); }
 LAPTOP_FILLS_AS_STD(reverse_copy)
 template <class I, class G> void shuffle(I a, I b, G&& random) {
     laptop_in_place(a, b, [&](auto c, auto d) { return std::shuffle(c, d, random), d; });
