@@ -36,7 +36,8 @@ def positive_features(x: Tensor, projection: Tensor, shift: Tensor | float = 0.0
 
 
 def performer_attention(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, causal: bool = False,
-                        form: str = "parallel", chunk_size: int = 64, scale: float | None = None) -> Tensor:
+                        form: str = "parallel", chunk_size: int = 64,
+                        scale: float | None = None) -> Tensor:
     """Softmax attention estimated with positive random features (Performer, arXiv:2009.14794)."""
     check_performer(q, k, v, projection, scale)
     dtype, root = q.dtype, math.sqrt(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
