@@ -210,8 +210,7 @@ LAPTOP_FN double max(double x, double y) { return fmax(x, y); }
 namespace laptop {
 template <class A, class B>
 using Mixed = std::enable_if_t<std::is_arithmetic<A>::value && std::is_arithmetic<B>::value &&
-                                   !std::is_same<A, B>::value,
-                               std::common_type_t<A, B>>;
+                                   !std::is_same<A, B>::value, std::common_type_t<A, B>>;
 }
 template <class A, class B> LAPTOP_FN laptop::Mixed<A, B> min(A x, B y) {
     return min((std::common_type_t<A, B>)x, (std::common_type_t<A, B>)y);

@@ -219,9 +219,8 @@ void laptop_free(laptop_result*);
 }
 
 // Primitives for the CUDA headers
-// `site` is always the return address in the student's code, LAPTOP_SITE taken in the function that the
-// student called. That function must be LAPTOP_FN (no hooks inside it): then at -O0, where nothing is
-// inlined, each source call has its own address.
+// `site` is always the return address in the student's code, LAPTOP_SITE taken in the function that the student called. That
+// function must be LAPTOP_FN (no hooks inside it): then at -O0, where nothing is inlined, each source call has its own address.
 #define LAPTOP_SITE __builtin_return_address(0)
 #if defined(__clang__)
 #define LAPTOP_QUIET \
@@ -248,11 +247,10 @@ void laptop_free(laptop_result*);
 
 namespace laptop {
 
-// Warp rendezvous. The calling lane publishes `bytes` (at most 64) and waits until every lane of
-// `mask` that has not exited has called with the same mask and operation. Then `present` says who came
-// and slot[L] holds what lane L published. The answer is valid until this lane's next call of the runtime:
-// copy what you need. A shuffle orders no memory; `orders_memory` is for __syncwarp and tile.sync().
-// Everything else (votes, reductions, wmma fragments, tiles) can be written on this one function.
+// Warp rendezvous. The calling lane publishes `bytes` (at most 64) and waits until every lane of `mask` that has not exited has
+// called with the same mask and operation. Then `present` says who came and slot[L] holds what lane L published. The answer is
+// valid until this lane's next call of the runtime: copy what you need. A shuffle orders no memory; `orders_memory` is for
+// __syncwarp and tile.sync(). Everything else (votes, reductions, wmma fragments, tiles) can be written on this one function.
 struct Exchange {
     unsigned present;
     alignas(16) unsigned char slot[32][64];

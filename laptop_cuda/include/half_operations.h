@@ -1,9 +1,8 @@
-// A 16-bit float and its pair, written once and included twice: by cuda_fp16.h with LAPTOP_SCALAR __half,
-// LAPTOP_PAIR __half2, LAPTOP_RAW __half_raw, LAPTOP_PAIR_RAW __half2_raw, LAPTOP_FORMAT laptop::binary16 and
-// LAPTOP_NAMED(a, b) a##half##b, by cuda_bf16.h with bfloat16's. CUDA overloads __hadd, hexp, ... for both.
-// Operands go through float and the result is rounded once to 16 bits; float has more than 2p + 2 bits, so that
-// + - * / and the square root equal the exactly computed value, rounded once. Parameters are taken by value:
-// the load happens in the kernel's own line.
+// A 16-bit float and its pair, written once and included twice: by cuda_fp16.h with LAPTOP_SCALAR __half, LAPTOP_PAIR __half2,
+// LAPTOP_RAW __half_raw, LAPTOP_PAIR_RAW __half2_raw, LAPTOP_FORMAT laptop::binary16 and LAPTOP_NAMED(a, b) a##half##b, by
+// cuda_bf16.h with bfloat16's. CUDA overloads __hadd, hexp, ... for both. Operands go through float and the result is rounded
+// once to 16 bits; float has more than 2p + 2 bits, so that + - * / and the square root equal the exactly computed value,
+// rounded once. Parameters are taken by value: the load happens in the kernel's own line.
 
 struct LAPTOP_RAW { unsigned short x; };
 struct alignas(4) LAPTOP_PAIR_RAW { unsigned short x, y; };

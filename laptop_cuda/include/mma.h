@@ -108,8 +108,7 @@ LAPTOP_FN double laptop_number(__nv_bfloat16 value) { return laptop::bfloat16::w
 // Products are exact; the K + 1 terms are added in double and rounded once.
 template <int M, int N, int K, class D, class A, class LA, class B, class LB, class C>
 LAPTOP_FN void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix_a, M, N, K, A, LA>& a,
-                        const fragment<matrix_b, M, N, K, B, LB>& b, const fragment<accumulator, M, N, K, C>& c,
-                        bool = false) {
+                        const fragment<matrix_b, M, N, K, B, LB>& b, const fragment<accumulator, M, N, K, C>& c, bool = false) {
     typedef fragment<matrix_a, M, N, K, A, LA> FA;
     typedef fragment<matrix_b, M, N, K, B, LB> FB;
     const void* site = LAPTOP_SITE;

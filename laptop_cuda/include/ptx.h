@@ -448,8 +448,7 @@ LAPTOP_FN void mma_f16(reg (&d)[2], const reg (&a)[NA], const reg (&b)[NB], cons
     for (int i = 0; i < 4; ++i) sum[i] = laptop::binary16::widen(uint16_t(c[i / 2] >> 16 * (i % 2)));
     multiply_matrices<A, B, K>(sum, a, b, LAPTOP_SITE);
     for (int i = 0; i < 2; ++i) {
-        d[i] = laptop::narrow<laptop::binary16>(sum[2 * i]) |
-               (uint32_t)laptop::narrow<laptop::binary16>(sum[2 * i + 1]) << 16;
+        d[i] = laptop::narrow<laptop::binary16>(sum[2 * i]) | (uint32_t)laptop::narrow<laptop::binary16>(sum[2 * i + 1]) << 16;
     }
 }
 }  // namespace ptx

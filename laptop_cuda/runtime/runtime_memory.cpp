@@ -1,7 +1,6 @@
-// The bytes that kernels may touch, and their names. In a traced run every array lives in its own
-// stretch of an arena of addresses, with a guard at least as long as itself on both sides: an index gone
-// wrong lands in a guard that knows its array. Shared arrays have red zones in between, of multiples of
-// 128 bytes, so that the banks are those of the real layout.
+// The bytes that kernels may touch, and their names. In a traced run every array lives in its own stretch of an arena of
+// addresses, with a guard at least as long as itself on both sides: an index gone wrong lands in a guard that knows its array.
+// Shared arrays have red zones in between, of multiples of 128 bytes, so that the banks are those of the real layout.
 #include <elf.h>
 #include <fcntl.h>
 #include <string.h>
@@ -290,8 +289,7 @@ void settle_in(Block& b) {
     settled.global = run->settled;
 }
 
-static SharedArray& place_shared(Placing& now, const char* name, int line, const char* function, size_t bytes,
-                                 size_t align) {
+static SharedArray& place_shared(Placing& now, const char* name, int line, const char* function, size_t bytes, size_t align) {
     SharedArray a = {};
     a.name = name, a.line = line, a.function = function, a.bytes = bytes, a.align = align;
     a.offset = up(run->shared_bytes, std::max<size_t>(align, 1));
@@ -519,9 +517,7 @@ static bool is_index(uintptr_t address, size_t size) {
 }
 
 Found find(uintptr_t address, size_t size, int action, const void* pc) {
-    if (address - (uintptr_t)current->warp->block->shared < SHARED_SPAN) {
-        return find_shared(address, size, action, pc);
-    }
+    if (address - (uintptr_t)current->warp->block->shared < SHARED_SPAN) return find_shared(address, size, action, pc);
     if (address - run->arena < run->arena_bytes) return find_global(address, size, action, pc);
     if (Block* peer = peer_at((const void*)address)) return find_in_peer(*peer, address, size, action, pc);
     if (address >= run->image_low && address < run->image_high) return find_module(address, size, action, pc);

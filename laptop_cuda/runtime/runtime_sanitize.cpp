@@ -1,8 +1,7 @@
-// Races and uninitialised reads. Each stretch of 4 bytes (1 or 2 where the type or an access is narrower)
-// remembers its last writer, its last atomic and two of its last readers: in which interval between barriers, by which
-// thread, at which of that thread's warp synchronisations and fences. Two accesses of one place are ordered by
-// __syncthreads, by __syncwarp among its lanes, by grid.sync, or by fence - atomic - atomic; by nothing
-// else. A shuffle orders no memory.
+// Races and uninitialised reads. Each stretch of 4 bytes (1 or 2 where the type or an access is narrower) remembers its last
+// writer, its last atomic and two of its last readers: in which interval between barriers, by which thread, at which of that
+// thread's warp synchronisations and fences. Two accesses of one place are ordered by __syncthreads, by __syncwarp among its
+// lanes, by grid.sync, or by fence - atomic - atomic; by nothing else. A shuffle orders no memory.
 #include <string.h>
 
 #include <algorithm>
@@ -52,9 +51,7 @@ void warp_ordered(Warp& w, unsigned lanes) {
         Thread* t = w.lanes[__builtin_ctz(l)];
         all[t->lane] = t->clock++;
     }
-    for (unsigned l = w.alike ? 0 : lanes; l; l &= l - 1) {
-        memcpy(&w.known[__builtin_ctz(l) * 32], all, sizeof all);
-    }
+    for (unsigned l = w.alike ? 0 : lanes; l; l &= l - 1) memcpy(&w.known[__builtin_ctz(l) * 32], all, sizeof all);
     if (everybody) {
         memcpy(w.known_to_all, all, sizeof all);
         w.alike = true;

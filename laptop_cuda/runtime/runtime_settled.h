@@ -66,9 +66,7 @@ inline Found found_quickly(const Thread* t, uintptr_t address, size_t size) {
         if (at >= slot.low && at + size <= slot.high) return {&slot.array->region, low + slot.low};
     } else if (address - run->arena < run->arena_bytes) {
         Storage& s = run->storages[run->storage_at[(address - run->arena) / SLOT]];
-        if (s.views.size() == 1 && address >= s.views[0].low && address + size <= s.views[0].high) {
-            return {&s.region, s.data};
-        }
+        if (s.views.size() == 1 && address >= s.views[0].low && address + size <= s.views[0].high) return {&s.region, s.data};
     }
     return {nullptr, 0};
 }

@@ -1,11 +1,10 @@
 // From the accesses of single lanes to the requests of warps.
 //
-// Each lane logs its basic blocks and its accesses while it runs alone. When no lane of the warp can go
-// on, the logs are merged as the hardware would have run them, in lockstep: of the blocks that come next,
-// the one in the deepest call, then at the lowest address, is run by all lanes that wait for it. What a
-// lane does between two synchronisations does not depend on when the others do theirs (or the program has
-// a race), so this is exact without running anything twice. Where all logs tell the same path, which is
-// nearly always, the i-th accesses of the lanes are one request.
+// Each lane logs its basic blocks and its accesses while it runs alone. When no lane of the warp can go on, the logs are merged
+// as the hardware would have run them, in lockstep: of the blocks that come next, the one in the deepest call, then at the
+// lowest address, is run by all lanes that wait for it. What a lane does between two synchronisations does not depend on when
+// the others do theirs (or the program has a race), so this is exact without running anything twice. Where all logs tell the
+// same path, which is nearly always, the i-th accesses of the lanes are one request.
 #include <string.h>
 
 #include <algorithm>

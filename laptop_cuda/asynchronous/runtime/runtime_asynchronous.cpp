@@ -455,8 +455,7 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
         int64_t first = inside ? std::max<int64_t>(at[0], 0) : 0;
         int64_t last = inside ? std::min<int64_t>((int64_t)at[0] + n[0], (int64_t)m.sizes[0]) : 0;
         bool any = first < last;
-        if (any)
-            rows.push_back({(uintptr_t)(line + first * m.itemsize), uint32_t(last - first) * m.itemsize, 1, 0});
+        if (any) rows.push_back({(uintptr_t)(line + first * m.itemsize), uint32_t(last - first) * m.itemsize, 1, 0});
         uint32_t from = any ? uint32_t(first - at[0]) * m.itemsize : row, to = any ? uint32_t(last - at[0]) * m.itemsize : row;
         for (uint32_t byte = 0, end; byte < row; byte = end) {          // pieces of 16, parted at the tensor's edges
             bool there = byte >= from && byte < to;

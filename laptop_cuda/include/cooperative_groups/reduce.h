@@ -34,8 +34,7 @@ LAPTOP_FN void laptop_gather(const thread_block_tile<Size, Parent, true>& tile, 
 }
 template <class T, class Values>
 LAPTOP_FN void laptop_gather(const coalesced_group& group, const T& value, Values& all, const void* site) {
-    const laptop::Exchange& x =
-        laptop::warp_exchange(group.laptop_lanes(), &value, sizeof(T), laptop::REDUCE, false, site);
+    const laptop::Exchange& x = laptop::warp_exchange(group.laptop_lanes(), &value, sizeof(T), laptop::REDUCE, false, site);
     for (int lane = 0; lane < 32; ++lane) {
         if (!(x.present >> lane & 1)) continue;
         if (lane == laptop::lane_id()) all.own = all.count;

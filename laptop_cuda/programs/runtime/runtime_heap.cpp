@@ -48,9 +48,7 @@ static bool reserve_range() {
 static std::string tidy(const char* argument) {
     std::string name = argument ? argument : "";
     size_t comma = 0, depth = 0;
-    for (; comma < name.size() && (depth || name[comma] != ','); ++comma) {
-        depth += (name[comma] == '(') - (name[comma] == ')');
-    }
+    for (; comma < name.size() && (depth || name[comma] != ','); ++comma) depth += (name[comma] == '(') - (name[comma] == ')');
     name.resize(comma);
     size_t cast = name.rfind("**)");
     if (cast != std::string::npos) name = name.substr(cast + 3);

@@ -44,8 +44,7 @@ inline const std::error_category& cuda_category() {
     return category;
 }
 }  // namespace system
-using system::cuda_category, system::error_code, system::generic_category, system::system_category,
-      system::system_error;
+using system::cuda_category, system::error_code, system::generic_category, system::system_category, system::system_error;
 
 template <class A, class R> struct unary_function { typedef A argument_type; typedef R result_type; };
 template <class A, class B, class R>
