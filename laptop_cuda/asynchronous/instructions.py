@@ -126,9 +126,7 @@ def _proxy(mods: list[str], given: list, opcode: str) -> str:
     return "laptop::proxy_fence();"
 
 
-def _initialised(mods: list[str], given: list, opcode: str) -> str:
-    return "laptop::mbarrier_announce();"        # to other blocks of a cluster: in its own block a barrier orders it
-
-
 INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.bulk.tensor": _tensor, "cp.async.bulk": _bulk, "fence.proxy": _proxy,
-                "fence.mbarrier_init": _initialised, "wgmma": _product}
+                "wgmma": _product,
+                # tells other blocks of a cluster: in its own block a barrier orders it
+                "fence.mbarrier_init": lambda mods, given, opcode: "laptop::mbarrier_announce();"}

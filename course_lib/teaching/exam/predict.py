@@ -29,14 +29,6 @@ class Question:
                         misconceptions=[], compare=number(), answer=right)
 
 
-def _stride(machine: Machine, stride: int) -> int:
-    return passes([FLOAT * stride * lane for lane in range(LANES)], FLOAT, machine)
-
-
-def _shifted(machine: Machine, first: int) -> int:
-    return sum(run(FLOAT * (first + row * 75), LANES, FLOAT, machine) for row in range(8))
-
-
 def _blocks(machine: Machine, width: int) -> int:
     step = machine.sector_bytes // FLOAT
     return machine.shared_bytes // (2 * FLOAT * (-(-width // step) * step))
@@ -45,11 +37,14 @@ def _blocks(machine: Machine, width: int) -> int:
 QUESTIONS = [
     Question("90.11", "stride_passes", "Passes of a stride", range(6, 61, 2),
              "How many passes over the banks does one request take in which lane `i` reads the float "
-             "`tile[{0} * i]`, for all 32 lanes?", _stride),
+             "`tile[{0} * i]`, for all 32 lanes?",
+             lambda machine, stride: passes([FLOAT * stride * lane for lane in range(LANES)], FLOAT, machine)),
     Question("90.12", "shifted_sectors", "Sectors of a shifted matrix", range(1, 64, 2),
              "A warp reads 8 rows of a matrix of floats whose rows are 75 floats apart: in each row the 32 "
              "consecutive floats from column {0} on. The matrix begins at a sector. How many sectors does it "
-             "move?", _shifted),
+             "move?",
+             lambda machine, first: sum(run(FLOAT * (first + 75 * row), LANES, FLOAT, machine)
+                                        for row in range(8))),
     Question("90.13", "tile_rows", "Two tiles of rows", range(37, 190, 2),
              "Two tiles of equally many rows are to be in shared memory at once. A row has {0} floats and is "
              "padded to whole sectors. How many rows has each tile at most?", _blocks)]

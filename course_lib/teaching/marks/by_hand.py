@@ -54,7 +54,8 @@ def merge(marks: list[Mark], submissions: list[Submission], lines: list[Line]) -
     for (student, id), line in given.items():
         mark = by.get((student, id)) or _text_mark(line)
         if (student, id) not in by:
-            _insert(marks, mark)
+            places = [i for i, m in enumerate(marks) if m.student == student and m.chapter in (mark.chapter, "")]
+            marks.insert(places[-1] + 1 if places else len(marks), mark)   # after the chapter's others
         if line.points:
             mark.by_hand = float(line.points)
             if line.of and mark.kind == "text":
@@ -70,12 +71,6 @@ def _text_mark(line: Line) -> Mark:
     verdict = Verdict(line.exercise, "Text answer", NOT_ATTEMPTED,
                       "A text answer: it waits for a mark by hand.", of=float(line.of or 0))
     return Mark(line.student, line.chapter, line.exercise, "Text answer", "text", verdict, source=line.answer)
-
-
-def _insert(marks: list[Mark], mark: Mark) -> None:
-    """After the student's other marks of the chapter."""
-    places = [i for i, m in enumerate(marks) if m.student == mark.student and m.chapter in (mark.chapter, "")]
-    marks.insert(places[-1] + 1 if places else len(marks), mark)
 
 
 def write(results: Path, lines: list[Line]) -> None:
