@@ -32,8 +32,7 @@ def parity(ends=(1, 4, 5.5, 9)):
     for y, name in ((0.35, "in progress"), (1.22, "wait(bar, 0)"), (1.87, "wait(bar, 1)")):
         ax.text(-0.15, y, name, ha="right", va="center", fontsize=8.5, color=INK)
     ax.text(0, 2.45, "time →", fontsize=8.5, color=GREY)
-    ax.set(xlim=(-1.9, ends[-1] + 0.1), ylim=(2.6, -0.1))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-1.9, ends[-1] + 0.1), ylim=(2.6, -0.1))
     told = "; ".join(f"phase {n}, parity {n % 2}, from {begin:g} to {end:g}" for n, (begin, end) in phases)
     figures.show(fig, alt=f"An mbarrier in {len(ends)} phases: {told}. A wait for a parity blocks in the phases of "
                           "that parity and returns at once in the others.",

@@ -114,8 +114,7 @@ def warp_adds_up(values):
 
 def _canvas(width, height, cell=0.32):
     fig, ax = figures.new(width * cell, height * cell)
-    ax.set(xlim=(-0.3, width - 0.3), ylim=(height, 0), aspect="equal")
-    ax.axis("off")
+    figures.plain(ax, xlim=(-0.3, width - 0.3), ylim=(height, 0), aspect="equal")
     return fig, ax
 
 

@@ -96,8 +96,7 @@ def width_in_heads(tokens, n_heads, head_dim):
 
 def _canvas(width, height, cell=0.3):
     fig, ax = figures.new(width * cell, height * cell)
-    ax.set(xlim=(-2.1, width - 2.1), ylim=(height, 0), aspect="equal")
-    ax.axis("off")
+    figures.plain(ax, xlim=(-2.1, width - 2.1), ylim=(height, 0), aspect="equal")
     return fig, ax
 
 

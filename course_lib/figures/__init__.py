@@ -20,10 +20,10 @@ For a picture of your own: `fig, ax = figures.new()`, draw, then
 from course_lib.figures.boxes import CHAPTERS, boxes, chapter_map
 from course_lib.figures.charts import bars, curves
 from course_lib.figures.frame import (COLOURS, DASHES, HATCHES, INK, MARKERS, array, arrow, box, filling, new,
-                                      number, paper, plain_ticks, rectangle, show)
+                                      number, paper, plain, plain_ticks, rectangle, show)
 from course_lib.figures.grids import memory, tiles
 from course_lib.figures.heatmap import heatmap
 
 __all__ = ["CHAPTERS", "COLOURS", "DASHES", "HATCHES", "INK", "MARKERS", "array", "arrow", "bars", "box",
-           "boxes", "chapter_map", "curves", "filling", "heatmap", "memory", "new", "number", "paper",
+           "boxes", "chapter_map", "curves", "filling", "heatmap", "memory", "new", "number", "paper", "plain",
            "plain_ticks", "rectangle", "show", "tiles"]

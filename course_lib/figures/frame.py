@@ -30,6 +30,12 @@ def new(width: float = 6.4, height: float = 3.6, columns: int = 1, rows: int = 1
     return fig, axes
 
 
+def plain(ax, **settings) -> None:
+    """A drawing in coordinates of its own, `figures.plain(ax, xlim=(0, 9), ylim=(3, 0))`: no axes are shown."""
+    ax.set(**settings)
+    ax.axis("off")
+
+
 def show(fig, alt: str, caption: str, file=None) -> None:
     """Show any matplotlib figure, as in `figures.show(fig, alt="Loss falls to 1.4.", caption="Training.")`.
 

@@ -132,8 +132,7 @@ def who_holds(n=1024, d=64, rows=64, columns=32):
     ax.annotate("", (2.5, 2.3), (6.4, 2.3), zorder=5,
                 arrowprops={"arrowstyle": "->", "color": ACCENT, "connectionstyle": "arc3,rad=-0.22"})
     ax.text(4.45, 3.1, "once, at the end: out = o / l, lse = m + ln l", ha="center", fontsize=8, color=ACCENT)
-    ax.set(xlim=(-0.1, 9.1), ylim=(3.2, -0.4))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-0.1, 9.1), ylim=(3.2, -0.4))
     told = "; ".join(f"{place}: {', '.join(text for text, _ in arrays)}" for place, arrays in held.items())
     figures.show(fig, alt=f"{told}. Arrows: from HBM to shared memory, tile by tile; from shared memory to "
                           "registers, to multiply; from registers to HBM, once at the end, out and lse.",
@@ -156,8 +155,7 @@ def patch(ty: int = 2, tx: int = 3):
     ax.vlines(range(33), 0, 32, color="#bbbbbb", linewidth=0.4)
     ax.text(-2.6, 16, "4 numbers of q", rotation=90, ha="right", va="center", fontsize=9, color=INK)
     ax.text(16, -2.6, "4 numbers of k", ha="center", va="bottom", fontsize=9, color=INK)
-    ax.set(xlim=(-4, 32), ylim=(32, -4), aspect="equal")
-    ax.axis("off")
+    figures.plain(ax, xlim=(-4, 32), ylim=(32, -4), aspect="equal")
     figures.show(fig, alt=f"A tile of 32 by 32 scores. The thread ({ty}, {tx}) has the scores of rows {rows} "
                           f"with keys {keys}: {len(rows) * len(keys)} products from {len(rows)} + "
                           f"{len(keys)} loads.",
@@ -202,8 +200,7 @@ def fragments(lane=13):
             held.append(f"{what} from row {at[0]}, column {at[1]}")
         ax.text(left + starts[-1][1] / 2 + 4, -0.5, name, ha="center", va="bottom", fontsize=9, color=INK)
         told.append(f"{name[0]}: {', '.join(held)}")
-    ax.set(xlim=(-0.2, 58.2), ylim=(16.2, -2), aspect="equal")
-    ax.axis("off")
+    figures.plain(ax, xlim=(-0.2, 58.2), ylim=(16.2, -2), aspect="equal")
     figures.show(fig, alt="An 8 by 8 grid, two columns for each lane: row r belongs to lanes 4 r to 4 r + 3. "
                           f"Then what lane {lane} holds, two numbers at each place, in A and D side by side, "
                           f"in B one below the other. {'; '.join(told)}.",

@@ -21,8 +21,7 @@ def sharing(n_heads=4):
                                              ((x, 0), f"KV{kv}", "square", KV)):
                 ax.text(*place, text, ha="center", va="center", fontsize=10,
                         bbox={"boxstyle": shape, "fc": fill})
-        ax.set(title=name, xlim=(-0.6, n_heads - 0.4), ylim=(-0.4, 1.4))
-        ax.axis("off")
+        figures.plain(ax, title=name, xlim=(-0.6, n_heads - 0.4), ylim=(-0.4, 1.4))
         told.append(f"{name}: " + ", ".join(f"Q{h} reads KV{kv}" for h, kv in pairs))
     figures.show(fig, alt="Query heads above, key-value heads below. " + ". ".join(told) + ".",
                  caption="Query head h reads key-value head h // group_size: neighbours share.")
@@ -46,8 +45,7 @@ def folded_queries(n_heads=4, n_kv_heads=2, keys=5):
         ax.text(5.6 + keys * 0.18, group * 4 * row - 0.12, f"keys of head {group}, transposed",
                 ha="center", fontsize=8.5)
         ax.text(5.2, group * 4 * row + row, "×", ha="center", va="center", fontsize=13)
-    ax.set(xlim=(-0.1, 7.6), ylim=(2 * row * n_heads, -0.5))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-0.1, 7.6), ylim=(2 * row * n_heads, -0.5))
     groups = "; ".join(f"{', '.join(str(k * g + i) for i in range(g))} in matrix {k}"
                        for k in range(n_kv_heads))
     figures.show(fig, alt=f"Left: {n_heads} query rows, one per head. Middle: the same rows as {n_kv_heads} "
@@ -75,8 +73,7 @@ def tile_and_group(group_size=4, tile=32):
     for h in range(group_size):
         _row(ax, 5.6, 0.35 + (group_size - 1 - h) * 0.5, 1.4, 0.32, COLOURS[0], f"query head {h}")
         figures.arrow(ax, (4.75, 1.2), (5.55, 0.51 + (group_size - 1 - h) * 0.5), GREY)
-    ax.set(xlim=(0, 7.4), ylim=(-0.25, 2.7))
-    ax.axis("off")
+    figures.plain(ax, xlim=(0, 7.4), ylim=(-0.25, 2.7))
     figures.show(fig, alt=f"Keys in memory, a tile of {tile} of them marked. An arrow, once, leads into the "
                  f"shared memory of a block; from the tile {group_size} arrows lead to the query heads of "
                  "the group.", caption="Rung 3: a tile of keys is read from memory once and used by the "
@@ -143,8 +140,7 @@ def latent_flow(heads=128, width=128, latent=512, rotated=64, d_model=7168):
                 ax.plot([(unfolded + side * whole) / 2, (unfolded + side * after) / 2], [y + 0.6, y + 1.5],
                         color=GREY, lw=0.8, zorder=0)
             ax.text(unfolded / 2, y + 1.1, then, ha="center", va="center", fontsize=8.5, color=INK)
-    ax.set(xlim=(-200, unfolded + 200), ylim=(4.1, -0.1))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-200, unfolded + 200), ylim=(4.1, -0.1))
     figures.show(fig, alt="Bars to scale. " + "; ".join(name for name, *_ in rows) + ".",
                  caption=f"To scale, for one token in one layer of DeepSeek-V3: {kept} numbers are kept in "
                          f"place of {unfolded:,}. Absorbing moves W up to the query, so that nothing is "
@@ -171,8 +167,7 @@ def absorbed(tokens=8192, width=128, latent=512):
             x += wide + 0.5
         ax.text(x, middle, "scores", va="center", fontsize=9, color=INK)
         ax.text(0, middle - 1.5, f"{order}: {cost[order]:,} FLOPs", fontsize=9, color=INK)
-    ax.set(xlim=(-0.1, 10.6), ylim=(4.9, -1.8), aspect="equal")
-    ax.axis("off")
+    figures.plain(ax, xlim=(-0.1, 10.6), ylim=(4.9, -1.8), aspect="equal")
     told = "; ".join(f"{name}: {' times '.join(part for part, *_ in parts[:2])} is {parts[2][0]}, times "
                      f"{parts[3][0]}, {cost[name]:,} FLOPs" for name, parts in rows.items())
     figures.show(fig, alt=f"Two rows of boxes. {told}.",

@@ -21,9 +21,8 @@ def growing_cache(steps=(3, 1, 1)):
                 fresh = t >= held
                 if fresh or name != "q":
                     _box(ax, t, row, 0.9, 0.8, colour if fresh else "white", str(t), "-" if fresh else ":")
-        ax.set(title=f"{new} new token{'s' * (new > 1)}, {held} cached", xlim=(-0.8, sum(steps) + 0.1),
-               ylim=(3.1, -0.2))
-        ax.axis("off")
+        figures.plain(ax, title=f"{new} new token{'s' * (new > 1)}, {held} cached",
+                      xlim=(-0.8, sum(steps) + 0.1), ylim=(3.1, -0.2))
         told.append(f"{new} new: computes q, k and v of {_span(held, total)}, reads k and v of "
                     f"{_span(0, held) if held else 'none'} from the cache")
         held = total
@@ -72,8 +71,7 @@ def two_phases(prefill_ms, step_ms, steps=6):
         middle = (start + stop) / 2 if stop - start > end / 4 else start
         ax.text(middle, y + 0.12, text, ha="center" if middle != start else "left", va="top", fontsize=8.5,
                 color=ACCENT)
-    ax.set(xlim=(-2, max(end, prefill_ms * 1.35) + 2), ylim=(1.7, -0.5))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-2, max(end, prefill_ms * 1.35) + 2), ylim=(1.7, -0.5))
     figures.show(fig, alt=f"A time line: prefill for {prefill_ms:.0f} ms, which is the time to first token; "
                           f"then {steps} decode steps of {step_ms:.1f} ms, each the time per output token.",
                  caption="One request alone on the server, at the lower bounds of this section.")
@@ -95,8 +93,7 @@ def split_and_merge(parts=4, keys=12):
     _box(ax, 5.55 + 0.5 * size, 1.3, 1.3, 0.7, PALE, "merge")
     ax.text(2.0 + 0.25 * size, parts * 0.9, f"{keys} keys and values,\none thread block per part",
             ha="center", va="top", fontsize=8.5, color=GREY)
-    ax.set(xlim=(-0.1, 7 + 0.5 * size), ylim=(parts * 0.9 + 0.6, -0.1))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-0.1, 7 + 0.5 * size), ylim=(parts * 0.9 + 0.6, -0.1))
     told = "; ".join(f"part {p}: keys {p * size} to {p * size + size - 1}" for p in range(parts))
     figures.show(fig, alt=f"One query goes to {parts} parts of {keys} keys. {told}. Each part gives m, l and "
                           "o; one merge joins them.",
@@ -176,8 +173,7 @@ def speculation(kept=2, drafted=4):
     ax.text(0, 1.0, f"{drafted} passes of the small model", fontsize=8.5, color=GREY, va="center")
     ax.text(1.1 * drafted + 3.1, 1.0, f"{kept + 1} new tokens; caches truncate the rest", fontsize=8.5,
             color=GREY, va="center")
-    ax.set(xlim=(-0.1, end), ylim=(1.3, -0.1))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-0.1, end), ylim=(1.3, -0.1))
     figures.show(fig, alt=f"In time: {drafted} passes of the small model draft {drafted} tokens; one pass of "
                           f"the large model checks all; {kept} are kept, the next is replaced, "
                           f"{drafted - kept - 1} discarded: {kept + 1} new tokens.",

@@ -29,8 +29,7 @@ def model(text="To be", config=Config(65)):
         ax.text(x + 0.2, text_y, "adds to its own token", fontsize=8, va="center", color=ACCENT)
     ax.text(5.2, -3.1, f"one of {config.n_layers} layers, each token a vector of {d} numbers all the way",
             ha="center", fontsize=9, color=INK)
-    ax.set(xlim=(-1.9, 11.2), ylim=(last + 2.6, -3.5))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-1.9, 11.2), ylim=(last + 2.6, -3.5))
     parts = "; ".join(f"{name}, {shape}" for name, shape, *_ in blocks)
     figures.show(fig, alt=f"The tokens of {text!r} as lines from left to right, each a vector of {d} "
                           "numbers; the last is "

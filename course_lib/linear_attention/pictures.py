@@ -57,8 +57,7 @@ def state_fills(keys, values):
                                ((t * step - 1.45, level), (t * step - 0.15, level))):
                 ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": GREY})
     ax.text(-0.4, down + rows / 2, "state", ha="right", va="center", fontsize=9, color=INK)
-    ax.set(xlim=(-3.2, (tokens + 1) * step), ylim=(2 * rows + 3.0, -1.2), aspect="equal")
-    ax.axis("off")
+    figures.plain(ax, xlim=(-3.2, (tokens + 1) * step), ylim=(2 * rows + 3.0, -1.2), aspect="equal")
     told = "; ".join(f"after token {t}: {_rows(states[t])}" for t in range(1, tokens + 1))
     figures.show(fig, alt=f"A state of {rows} by {columns} numbers, all 0 at first. Each token adds a key "
                  f"times a value. {told}.", caption=f"The state has {rows} x {columns} numbers after one "
@@ -83,8 +82,7 @@ def replace_at_a_key(stored=((0.0, 1, 0), (3.0, -1, 2)), key=(0.8, 0.6, 0), valu
         ax.text(left + width / 2, top - 0.2, name, ha="center", va="bottom", fontsize=8.5, color=INK)
         ax.text(left - 0.7, 1.5, sign, ha="center", va="center", fontsize=11, color=INK)
         left += width + 1.4
-    ax.set(xlim=(-0.3, left - 1), ylim=(3.1, -0.7), aspect="equal")
-    ax.axis("off")
+    figures.plain(ax, xlim=(-0.3, left - 1), ylim=(3.1, -0.7), aspect="equal")
     told = "; ".join(f"{name}: {_rows(part.T if name == 'key k' else part)}" for _, name, part in parts)
     figures.show(fig, alt=f"Numbers as cells. {told}.",
                  caption="The delta rule adds only what is missing: for this key the state then returns "

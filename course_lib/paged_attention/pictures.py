@@ -37,8 +37,7 @@ def table_lookup(tables, lengths, n_pages, size=4):
                   f"{name}{p}" if full else "")
     for y, text in ((0.25, "sequences"), (1.4, "block tables"), (3.05, "pool")):
         ax.text(-0.3, y, text, ha="right", va="center", fontsize=9, color=INK)
-    ax.set(xlim=(-1.9, n_pages * (width + 0.25)), ylim=(3.9, -0.1))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-1.9, n_pages * (width + 0.25)), ylim=(3.9, -0.1))
     figures.show(fig, alt=f"Pages of {size} slots, {n_pages} in the pool. " + "; ".join(told) + ".",
                  caption="A table's i-th entry is the page that holds the i-th group of tokens. Only a last "
                          "page has empty slots.")
@@ -66,8 +65,7 @@ def shared_pages(texts, tables, counts):
                 figures.arrow(ax, (x0 + 1.25, y0 + 0.3), (x1, y1 + 0.3), GREY, 0.9)
         told.append(f"{name}: pages {', '.join(str(page) for page in tables[name])}")
     longest = max(map(len, texts.values()))
-    ax.set(xlim=(-1, 1.5 * longest), ylim=(len(texts) + 0.1, -0.1))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-1, 1.5 * longest), ylim=(len(texts) + 0.1, -0.1))
     common = [page for page in place if counts[page] > 1]
     figures.show(fig, alt="Chains of pages. " + "; ".join(told) + f". In more than one table: {common}.",
                  caption="An arrow is the chain of hashes: a page is looked up by its tokens and its "

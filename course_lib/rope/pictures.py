@@ -29,8 +29,7 @@ def clock_hands(theta=math.pi / 5, distance=2, starts=(0, 3)):
         ax.plot(0.42 * arc.cos(), 0.42 * arc.sin(), color=INK, lw=1)
         middle, degrees = (start + distance / 2) * theta, math.degrees(distance * theta)
         ax.text(0.66 * math.cos(middle), 0.66 * math.sin(middle), f"{degrees:.0f}°", ha="center", va="center")
-        ax.set(xlim=(-2.2, 2.2), ylim=(-1.3, 1.3), aspect="equal")
-        ax.axis("off")
+        figures.plain(ax, xlim=(-2.2, 2.2), ylim=(-1.3, 1.3), aspect="equal")
         told.append(f"key at {start}, turned by {math.degrees(start * theta):.0f} degrees, query at "
                     f"{start + distance}, turned by {math.degrees((start + distance) * theta):.0f}; "
                     f"{degrees:.0f} degrees between them")
@@ -96,8 +95,7 @@ def two_layouts(d=8):
                     1.05 + 0.28 * (second - first) * arc.sin(), color=COLOURS[i % 8], lw=1.5)
         for place in range(d):
             ax.text(place + 0.5, -0.35, str(place), ha="center", va="center", fontsize=8, color=INK)
-        ax.set(xlim=(-0.1, d + 0.1), ylim=(-0.7, 2.4), title=name)
-        ax.axis("off")
+        figures.plain(ax, xlim=(-0.1, d + 0.1), ylim=(-0.7, 2.4), title=name)
     figures.show(fig, alt="Two rows of the entries of a head. "
                  + " ".join(f"{name}: pairs {', '.join(f'({a}, {b})' for a, b in pairs)}."
                             for name, pairs in layouts.items()), caption=f"A head of width {d}: (a0, b0) "
@@ -170,8 +168,7 @@ def induction(words=("Tybalt", "dies", ",", "and", "Tybalt")):
             ha="right", va="top", fontsize=9.5, color=ACCENT)
     for y, text in ((0.25, "the word"), (0.85, "layer 1"), (1.45, "the word before")):
         ax.text(-0.55, y, text, ha="right", va="center", fontsize=9, color=INK)
-    ax.set(xlim=(-1.9, len(words) - 0.3), ylim=(2.6, -0.1))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-1.9, len(words) - 0.3), ylim=(2.6, -0.1))
     figures.show(fig, alt=f"The words {' '.join(words)}, each with two slots. Layer 1 copies each word into "
                           "the "
                  "second slot of the next: "

@@ -48,8 +48,7 @@ def reach(mask, layers):
                     ax.plot([key + 0.45, query + 0.45], [1.5 * row + 1.5, 1.5 * row + 0.9],
                             color=GREY, lw=0.6)
             needed = seen
-    ax.set(xlim=(-0.1, n), ylim=(1.5 * layers + 1.1, -0.2))
-    ax.axis("off")
+    figures.plain(ax, xlim=(-0.1, n), ylim=(1.5 * layers + 1.1, -0.2))
     figures.show(fig, alt="What the last token's output depends on. " + "; ".join(told) + ".",
                  caption="The last token's output (orange) and everything that it can depend on: "
                          f"{int(needed.sum())} tokens after {layers} layers.")

@@ -38,7 +38,7 @@ QUESTIONS = [
     Question("90.11", "stride_passes", "Passes of a stride", range(6, 61, 2),
              "How many passes over the banks does one request take in which lane `i` reads the float "
              "`tile[{0} * i]`, for all 32 lanes?",
-             lambda machine, stride: passes([FLOAT * stride * lane for lane in range(LANES)], FLOAT, machine)),
+             lambda machine, stride: passes([FLOAT * stride * i for i in range(LANES)], FLOAT, machine)),
     Question("90.12", "shifted_sectors", "Sectors of a shifted matrix", range(1, 64, 2),
              "A warp reads 8 rows of a matrix of floats whose rows are 75 floats apart: in each row the 32 "
              "consecutive floats from column {0} on. The matrix begins at a sector. How many sectors does it "
