@@ -4,13 +4,14 @@ from pathlib import Path
 
 import laptop_cuda
 from laptop_cuda import *  # noqa: F403
-from laptop_cuda import build
+from laptop_cuda import build, hints
 from laptop_cuda.pictures import front
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 
 build.prefer_cache(KERNELS.parent / ".build", variable="COURSE_CACHE")
 front.batch_under("COURSE_BATCH")
+hints.silence("course_lib")
 
 
 def load(word: str | Path) -> laptop_cuda.Module:

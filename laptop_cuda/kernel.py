@@ -1,5 +1,5 @@
 """A kernel of a module and its launch: `kernel[grid, block, shared_bytes](...)`."""
-from . import gpu, launch, memory
+from . import gpu, hints, launch, memory
 from .arguments import arrays
 from .arguments import ArgumentError, bind
 from .launch.library import Entry, Library
@@ -108,6 +108,8 @@ class Launch:
             if device is not None:
                 gpu.run(entry, name, self.grid, self.block, self.shared_bytes, values, device)
             else:
+                if not traced:
+                    hints.first_launch(self.kernel, library.path, values, lambda: self._run(given, named, None))
                 self._run_here(entry, library, values)
             if device is not None or not traced:
                 memory.mark_results(entry.parameters, values)

@@ -19,7 +19,7 @@ def environment() -> dict[str, str]:
     for name in ("PYTEST_CURRENT_TEST", "PYTHONWARNINGS", "PYTHONSTARTUP", "FORCE_COLOR", "MPLBACKEND",
                  "MATPLOTLIBRC", "COLUMNS"):
         env.pop(name, None)
-    env |= {"COURSE_BATCH": "1", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1",
+    env |= {"COURSE_BATCH": "1", "LAPTOP_CUDA_HINT": "0", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1",
             # Sums do not depend on the number of cores.
             "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
             # A person's own start-up files and plot styles stay out of it.

@@ -169,7 +169,7 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
     if status < 0:
         crash = crashes.crash(program.library, program.files, -status, rows.crashes, bool(rows.fault))
         status = 128 - status
-    return Ran(status, out or "", err or "", rows.launches, crash, host_errors=rows.host, refused=refused)
+    return Ran(status, out or "", err or "", rows.launches, crash, host_errors=rows.host, refused=refused, hint=rows.hint)
 
 
 class _Rows:
@@ -179,6 +179,7 @@ class _Rows:
         import threading
         self.launches, self.crashes, self.host, self.refused = [], [], [], []
         self.fault = None                # of host code on device memory, which ended it
+        self.hint = None
         self.thread = threading.Thread(target=self._read, args=(report,), daemon=True)
         self.thread.start()
 
@@ -188,7 +189,9 @@ class _Rows:
                 row = json.loads(line)
             except ValueError:           # cut off by a crash
                 continue
-            if "host_access" in row:
+            if "hint" in row:
+                self.hint = self.hint or row["hint"]
+            elif "host_access" in row:
                 self.fault = row["host_access"]
             elif "host" in row:
                 self.host.append(row["error"])

@@ -4,14 +4,18 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from dataclasses import asdict
+from pathlib import Path
 
-from .. import launch
+from .. import hints, launch
+from ..arguments.c_types import CLaunch
 from ..errors import KernelError, kernel_error, plain_error
 from .host_errors import host_place, is_for_device
 from ..launch import answers
 from ..launch.result import LaunchResult
 from ..report import LaunchReport, ncu
+from . import Options, bare_name, compile_program
 
 
 def counts(report: LaunchReport) -> dict[str, int]:
@@ -52,11 +56,14 @@ class Child:
         self.library = ctypes.CDLL(job["library"])
         self.library.laptop_report_crashes(self.report)
         self.done = answers.DONE(self.after_launch)          # C holds only its address
+        self.look = ctypes.CFUNCTYPE(None, ctypes.POINTER(CLaunch))(self.before_launch)
         self.told = set()                # lines of host code that touched device memory
 
     def after_launch(self, c_launch, c_result) -> dict | None:
         """Passes on what happened, but of a line of host code only its first access to device memory."""
         row = self.row(c_launch, c_result)
+        if self.job["mode"] == "hint":           # in a copy of the process
+            row = {"hint": row["error"]}
         if stopped := row.get("stopped"):
             row["error"], row["notes"] = None, [*row["notes"], stopped]
         if place := row.get("host"):
@@ -68,6 +75,20 @@ class Child:
             ctypes.CDLL(None).fflush(None)
             os._exit(0)
         return row
+
+    def before_launch(self, c_launch) -> None:
+        """Of a kernel's first launch in a plain run: a copy of this process checks some blocks of it."""
+        job = self.job
+
+        def look(errors: int) -> None:
+            again = job["hint"]
+            checked = compile_program([Path(p) for p in again["sources"]], Options(**again["options"]))
+            job.update(library=str(checked.library), mode="hint")
+            with tempfile.TemporaryDirectory() as folder:
+                os.chdir(folder)                 # where files go that the source's static objects open
+                ctypes.CDLL(checked.library).laptop_check(c_launch, ctypes.c_double(1))
+        if hints.is_first(Path(job["library"]), bare_name(c_launch.contents.kernel.decode())):
+            hints.apart(look)
 
     def ended(self, c_launch, c_result) -> tuple[LaunchResult, KernelError | None]:
         """What a launch left behind, and its bug."""
@@ -110,6 +131,8 @@ class Child:
         words = job["arguments"]
         environment = [f"{name}={value}" for name, value in os.environ.items()]
         self.begin()
+        if job.get("hint"):
+            library.laptop_before(self.look)
         if job["mode"] == "plain" and not any("__CUDA_ARCH__" in text for text in job["files"].values()):
             library.laptop_shut_memory()
         return library.laptop_main(len(words), strings(words), strings(environment))

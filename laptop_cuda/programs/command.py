@@ -5,7 +5,8 @@
       --sanitize             check every launch (the default): races, out of bounds, uninitialised reads, ...
       --profile              count what every launch asks of memory, per kernel and per line;
                              with --sanitize, both
-      --plain                neither; fast
+      --plain                neither; fast. Of its first run some blocks are checked in passing, in a copy of
+                             the process: a line says if there is a race or an overrun (LAPTOP_CUDA_HINT=0: none)
       --json FILE            the report as JSON as well; - for the standard output, what the program prints
                              is then on the standard error
       --ncu FILE             the counts under the names of NVIDIA's profiler: text, .csv (details page),
@@ -24,10 +25,10 @@ What follows the sources belongs to the program. The exit status is the program'
 import json
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from .. import gpu
+from .. import gpu, hints
 from ..arguments import ArgumentError
 from ..inside import InspectError, inspect
 from ..launch import ORDERS, STEP_LIMIT
@@ -39,6 +40,7 @@ SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 WITH_VALUE = ("-arch", "-gencode", "-Xptxas", "-o", "-ccbin", "-code", "-maxrregcount", "-x")
 
 
+VARIABLE = re.compile(r"\b__(?:constant|managed)__\b|\b__device__\b[^(){};=\[]*[;=\[]")
 OF_CUDA = re.compile(r"cuda\w*|cu(?:rand|blas|fft|sparse|solver|dnn)\w*|np[pi]\w*|nv\w+|cupti")    # -lNAME
 
 
@@ -169,8 +171,11 @@ def run(words: list[str]) -> int:
     ran = execute(program, asked.arguments, order=asked.order, seed=asked.seed, step_limit=asked.steps,
                   name=str(asked.sources[0].with_suffix("")), timeout=asked.timeout,
                   limit=asked.limit if mode == "sanitize" else 0,
-                  stdout=sys.stderr if asked.json == "-" else None, ncu=bool(asked.ncu))
+                  stdout=sys.stderr if asked.json == "-" else None, ncu=bool(asked.ncu),
+                  hint=_looks(asked, options, program))
     said = report.text(ran, mode, program.files)
+    if ran.hint and (hint := hints.line(ran.hint, "`python -m laptop_cuda run` without --plain")):
+        print(hint, file=sys.stderr)
     if said:
         print(said, file=sys.stderr)
     over = [line for budget in asked.budgets if (line := budget.over(ran))]
@@ -181,6 +186,14 @@ def run(words: list[str]) -> int:
     if asked.ncu:
         _write_ncu(asked, ran)
     return ran.status or int(bool(ran.errors or over))
+
+
+def _looks(asked: Asked, options: Options, program: Program) -> dict | None:
+    """What a look in passing needs to build the checked program; it would not know what device variables hold."""
+    if asked.mode != "plain" or not hints.wanted() or any(map(VARIABLE.search, program.files.values())):
+        return None
+    sources = [str(p.resolve()) for p in asked.sources]
+    return {"sources": sources, "options": asdict(options) | {"include": list(map(str, options.include))}}
 
 
 def _write_json(asked: Asked, program: Program, ran: Ran, over: list[str]) -> None:

@@ -16,6 +16,7 @@ class Ran:
     timed_out: bool = False
     host_errors: list[dict] = field(default_factory=list)    # where host code touched device memory
     refused: list[dict] = field(default_factory=list)        # calls of the API that answered with an error
+    hint: dict | None = None     # of a plain run: an error that was found in passing
 
     @property
     def errors(self) -> list[dict]:

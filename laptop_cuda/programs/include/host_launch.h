@@ -1,6 +1,7 @@
 // kernel<<<grid, block, shared, stream>>>(...) in host code, as the rewriter writes it.
 #pragma once
 #include <cuda_runtime.h>
+#include <typeinfo>
 #include <utility>
 #include "cuda_runtime_api.h"
 #include "each_thread.h"
@@ -23,6 +24,13 @@ template <class T> LAPTOP_FN void note_pointer(T* p) { device_pointer_type((cons
 namespace laptop {
 #endif
 
+// How a launch is made, known by its type from the moment on at which its library is loaded.
+template <class Run> struct Entry {
+    LAPTOP_QUIET static void call(void** f) { (*(Run*)*f)(); }
+    static const bool known;
+};
+template <class Run> const bool Entry<Run>::known = know_entry(typeid(Run).name(), &Entry<Run>::call);
+
 // `kernel` is a lambda that calls the kernel. The work is done when this returns.
 template <class F, class... A>
 LAPTOP_FN int launch_with(const char* name, F& kernel, const launch_config& config, const void* site, A&... arguments) {
@@ -31,10 +39,8 @@ LAPTOP_FN int launch_with(const char* name, F& kernel, const launch_config& conf
     const unsigned block[3] = {config.block.x, config.block.y, config.block.z};
     (note_pointer(arguments), ...);
     auto run = [&]() LAPTOP_QUIET { kernel(arguments...); };
-    struct Entry {
-        LAPTOP_QUIET static void call(void** f) { (*(decltype(run)*)*f)(); }
-    };
-    return launch_from_host(name, grid, block, config.shared, &Entry::call, (void*)&run);
+    typedef Entry<decltype(run)> Made;
+    return launch_from_host(name, grid, block, config.shared, Made::known ? &Made::call : nullptr, (void*)&run);
 }
 // The arguments were evaluated once and are copied for each thread,
 template <class F, class... A>

@@ -6,6 +6,9 @@ extern "C" {
 // How launches of host code run and who is told: a whole program sets it once. `limit`: seconds, 0 for none.
 void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
                     void (*done)(const laptop_launch*, const laptop_result*), double limit);
+// `look` is told of the first launch of each kernel beforehand; it may call laptop_check in a copy of the process.
+void laptop_before(void (*look)(const laptop_launch*));
+int laptop_check(const laptop_launch*, double seconds);      // by another build that was loaded; 0: it has no such launch
 // Host code that touches device memory crashes from now on.
 void laptop_shut_memory(void);
 // A crash of host code writes "signal, offset in the library, address" to a file before the process ends.
@@ -17,6 +20,7 @@ void xorwow_ahead(uint32_t* words, uint64_t times, int log_steps);    // curand'
 // A launch from host code, on device memory as it is. Returns a cudaError_t.
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
                      void (*entry)(void**), void* argument, bool grid_sync = false);
+bool know_entry(const char* type, void (*entry)(void**));
 // What launches ask for: a cluster the next one alone.
 struct Asked { unsigned cluster[3], cluster_limit; size_t shared_limit; };
 Asked& asked();

@@ -23,6 +23,8 @@ struct Queued {                  // a child, with a copy of its arguments
 
 void run_children(const laptop_launch&, Run&, bool with_tail);
 void refresh_heap();             // others have asked for memory, or freed some
+void take_all_as_written();
+size_t device_bytes();
 // Whether host code may not touch this; says then where it is, and in what.
 bool closed_to_host(uintptr_t address, size_t size, laptop_error&, laptop_memory&);
 constexpr int FREES = 4, TOUCHES = 5;    // actions of host code: free() of it, and one that is not known

@@ -267,6 +267,15 @@ void refresh_heap() {
     map_allocations(run->storages.size());
 }
 
+size_t device_bytes() {
+    size_t sum = 0;
+    for (const Allocation& a : allocations) sum += a.live ? a.bytes : 0;
+    return sum;
+}
+void take_all_as_written() {
+    for (Allocation& a : allocations) a.initialised = nullptr;
+}
+
 // Memory that a kernel asks for is device memory. A launch from Python works on copies of its arrays, and has none.
 void* kernel_malloc(size_t bytes, const void* site, const char* name, unsigned itemsize) {
     if (!current) return malloc(bytes);

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <set>
+
 #include "programs.h"
 
 namespace laptop {
@@ -12,6 +14,7 @@ static struct {
     uint64_t seed = 0, step_limit = 0;
     void (*done)(const laptop_launch*, const laptop_result*) = nullptr;
     laptop_limit limit = {};
+    void (*look)(const laptop_launch*) = nullptr;
 } program;
 static int last_launch_error = 0, failed = 0;
 int& last_error() { return current ? current->last_error : last_launch_error; }
@@ -30,6 +33,30 @@ void tell(const laptop_launch* l, const laptop_result* result) {
 
 static Asked all_asked = {{}, 0, 163 << 10};     // the model card's; cudaFuncSetAttribute is taken as called
 Asked& asked() { return all_asked; }
+
+// Launches by type and address: that of another build has the same type.
+static std::vector<std::pair<const char*, void (*)(void**)>>& entries() {
+    static std::vector<std::pair<const char*, void (*)(void**)>> all;
+    return all;
+}
+bool know_entry(const char* type, void (*entry)(void**)) {
+    entries().push_back({type, entry});
+    return true;
+}
+static void (*in_other_build(void (*entry)(void**)))(void**) {
+    for (auto& known : entries()) {
+        for (auto& other : entries()) {
+            if (known.second == entry && other.second != entry && !strcmp(known.first, other.first)) return other.second;
+        }
+    }
+    return nullptr;
+}
+
+static void look_at_first(const laptop_launch& l) {
+    static std::set<void (*)(void**)> seen;
+    constexpr size_t MOST = 8, MOST_BYTES = 64 << 20;
+    if (program.look && seen.size() < MOST && device_bytes() <= MOST_BYTES && seen.insert(l.entry).second) program.look(&l);
+}
 
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
                      void (*entry)(void**), void* argument, bool) {
@@ -55,6 +82,7 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
     l.n_args = 1;
     l.arg_array = none;
     l.child_done = tell;
+    look_at_first(l);
     Result* result = run_once(l);
     tell(&l, result);
     result->run->printed.clear();
@@ -71,6 +99,18 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
 
 extern "C" void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
                                void (*done)(const laptop_launch*, const laptop_result*), double seconds) {
-    laptop::program = {mode, order, seed, step_limit, done, {seconds, laptop::now(), 0, 0}};
+    laptop::program = {mode, order, seed, step_limit, done, {seconds, laptop::now(), 0, 0}, nullptr};
     laptop::failed = 0;
+}
+extern "C" void laptop_before(void (*look)(const laptop_launch*)) { laptop::program.look = look; }
+extern "C" int laptop_check(const laptop_launch* launch, double seconds) {
+    laptop_launch l = *launch;
+    laptop_limit limit = {seconds, 0, 0, 0};
+    l.entry = laptop::in_other_build(l.entry);
+    if (!l.entry) return 0;
+    l.mode = LAPTOP_SANITIZE;
+    l.limit = &limit;
+    laptop::take_all_as_written();
+    laptop::tell(&l, laptop::run_once(l));
+    return 1;
 }
