@@ -11,7 +11,7 @@ KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 
 build.prefer_cache(KERNELS.parent / ".build", variable="COURSE_CACHE")
 front.batch_under("COURSE_BATCH")
-hints.silence("course_lib")
+hints.silent.add("course_lib")
 
 
 def load(word: str | Path) -> laptop_cuda.Module:

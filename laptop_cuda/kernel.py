@@ -1,4 +1,6 @@
 """A kernel of a module and its launch: `kernel[grid, block, shared_bytes](...)`."""
+import functools
+
 from . import gpu, hints, launch, memory
 from .arguments import arrays
 from .arguments import ArgumentError, bind
@@ -109,7 +111,8 @@ class Launch:
                 gpu.run(entry, name, self.grid, self.block, self.shared_bytes, values, device)
             else:
                 if not traced:
-                    hints.first_launch(self.kernel, library.path, values, lambda: self._run(given, named, None))
+                    again = functools.partial(self._run, given, named, None)
+                    hints.first_launch(self.kernel, library.path, values, again)
                 self._run_here(entry, library, values)
             if device is not None or not traced:
                 memory.mark_results(entry.parameters, values)

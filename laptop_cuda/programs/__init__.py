@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import build, sources
+from .. import build, hints, sources
 from ..launch import STEP_LIMIT
 from ..regions import loops_of, loops_or_none
 from ..rewrite import Loops
@@ -141,20 +142,19 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
     os.close(writing)
     late = False
     last = min(filter(None, (timeout, limit and limit + 3)), default=None)
-    with os.fdopen(reading, encoding="utf-8", errors="replace") as report:
-        rows = _Rows(report)
-        try:
-            out, err = process.communicate(stdin if capture else None, timeout=last)
-        except subprocess.TimeoutExpired:
-            late = True
-            process.kill()
-            out, err = process.communicate()
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        finally:
-            rows.join()
+    rows = _Rows(os.fdopen(reading, encoding="utf-8", errors="replace"), hints.SECONDS if job.get("hint") else 10)
+    try:
+        out, err = process.communicate(stdin if capture else None, timeout=last)
+    except subprocess.TimeoutExpired:
+        late = True
+        process.kill()
+        out, err = process.communicate()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        rows.thread.join(rows.patience)
     refused = crashes.refused(program.library, program.files, rows.refused)
     if late and last != timeout:
         return Ran(0, out or "", err or "", rows.launches, f"stopped at the limit of {limit:g} seconds", True,
@@ -175,8 +175,8 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
 class _Rows:
     """Reads the report while the program runs, so that the pipe never fills."""
 
-    def __init__(self, report):
-        import threading
+    def __init__(self, report, patience: float):
+        self.patience = patience         # a copy of the program may last longer
         self.launches, self.crashes, self.host, self.refused = [], [], [], []
         self.fault = None                # of host code on device memory, which ended it
         self.hint = None
@@ -184,6 +184,10 @@ class _Rows:
         self.thread.start()
 
     def _read(self, report) -> None:
+        with report:
+            self._rows(report)
+
+    def _rows(self, report) -> None:
         for line in report:
             try:
                 row = json.loads(line)
@@ -198,9 +202,6 @@ class _Rows:
             else:
                 rows = self.crashes if "crash" in row else self.refused if "refused" in row else self.launches
                 rows.append(row)
-
-    def join(self) -> None:
-        self.thread.join(timeout=10)
 
 
 def run(*paths: str | Path, arguments: list[str] = (), mode: str = "sanitize", options: Options = Options(),

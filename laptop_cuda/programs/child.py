@@ -80,7 +80,7 @@ class Child:
         """Of a kernel's first launch in a plain run: a copy of this process checks some blocks of it."""
         job = self.job
 
-        def look(errors: int) -> None:
+        def look() -> None:
             again = job["hint"]
             checked = compile_program([Path(p) for p in again["sources"]], Options(**again["options"]))
             job.update(library=str(checked.library), mode="hint")

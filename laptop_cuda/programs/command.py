@@ -189,7 +189,7 @@ def run(words: list[str]) -> int:
 
 
 def _looks(asked: Asked, options: Options, program: Program) -> dict | None:
-    """What a look in passing needs to build the checked program; it would not know what device variables hold."""
+    """What a look in passing needs: the checked program; which would not know what device variables hold."""
     if asked.mode != "plain" or not hints.wanted() or any(map(VARIABLE.search, program.files.values())):
         return None
     sources = [str(p.resolve()) for p in asked.sources]

@@ -45,7 +45,7 @@ def test_a_race_is_one_line_on_the_first_run_of_a_build_and_nothing_more():
 
 OF_OTHERS = """
 from laptop_cuda import hints
-hints.silence("grader")
+hints.silent.add("grader")
 def answer(): laptop_cuda.compile(RACY + "// 1").sum[1, 64](x, out)
 exec("def go(k): k.sum[1, 64](x, out)", library := {"__name__": "tests", "x": x, "out": out})
 exec("def check(f): f()", grader := {"__name__": "grader.checks"})

@@ -8,7 +8,7 @@ void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_li
                     void (*done)(const laptop_launch*, const laptop_result*), double limit);
 // `look` is told of the first launch of each kernel beforehand; it may call laptop_check in a copy of the process.
 void laptop_before(void (*look)(const laptop_launch*));
-int laptop_check(const laptop_launch*, double seconds);      // by another build that was loaded; 0: it has no such launch
+void laptop_check(const laptop_launch*, double seconds);     // by another build that was loaded
 // Host code that touches device memory crashes from now on.
 void laptop_shut_memory(void);
 // A crash of host code writes "signal, offset in the library, address" to a file before the process ends.

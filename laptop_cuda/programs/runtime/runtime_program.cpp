@@ -35,17 +35,12 @@ static Asked all_asked = {{}, 0, 163 << 10};     // the model card's; cudaFuncSe
 Asked& asked() { return all_asked; }
 
 // Launches by type and address: that of another build has the same type.
-static std::vector<std::pair<const char*, void (*)(void**)>>& entries() {
-    static std::vector<std::pair<const char*, void (*)(void**)>> all;
-    return all;
-}
-bool know_entry(const char* type, void (*entry)(void**)) {
-    entries().push_back({type, entry});
-    return true;
-}
+typedef std::pair<const char*, void (*)(void**)> Entrance;
+static std::vector<Entrance> entrances;
+bool know_entry(const char* type, void (*entry)(void**)) { return entrances.push_back({type, entry}), true; }
 static void (*in_other_build(void (*entry)(void**)))(void**) {
-    for (auto& known : entries()) {
-        for (auto& other : entries()) {
+    for (Entrance& known : entrances) {
+        for (Entrance& other : entrances) {
             if (known.second == entry && other.second != entry && !strcmp(known.first, other.first)) return other.second;
         }
     }
@@ -103,14 +98,12 @@ extern "C" void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint6
     laptop::failed = 0;
 }
 extern "C" void laptop_before(void (*look)(const laptop_launch*)) { laptop::program.look = look; }
-extern "C" int laptop_check(const laptop_launch* launch, double seconds) {
+extern "C" void laptop_check(const laptop_launch* launch, double seconds) {
     laptop_launch l = *launch;
     laptop_limit limit = {seconds, 0, 0, 0};
     l.entry = laptop::in_other_build(l.entry);
-    if (!l.entry) return 0;
     l.mode = LAPTOP_SANITIZE;
     l.limit = &limit;
     laptop::take_all_as_written();
-    laptop::tell(&l, laptop::run_once(l));
-    return 1;
+    if (l.entry) laptop::tell(&l, laptop::run_once(l));
 }

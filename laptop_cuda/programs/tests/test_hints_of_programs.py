@@ -1,6 +1,8 @@
 """The first plain run of a program is checked in passing, and does what it would have done."""
 import secrets
 
+import pytest
+
 from laptop_cuda.__main__ import main
 
 SOURCE = """
@@ -25,6 +27,7 @@ int main(int n, char** words) {
 """
 
 
+@pytest.mark.slow
 def test_an_overrun_is_one_line_and_what_is_right_none(tmp_path, monkeypatch, capfd):
     def ran(*more: str):
         status = main(["run", *more, "prog.cu", "word"])
