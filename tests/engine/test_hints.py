@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HINT = "laptop_cuda: hint: race in sum, line 5: "
+HINT = "laptop_cuda: hint: race in sum, "
 START = """
 import sys, numpy as np, laptop_cuda
 RACY = '''
@@ -34,35 +34,27 @@ other = laptop_cuda.compile(RACY.replace("64", "128"))
 for k in mod, mod, other: k.sum[1, 64](x, out)
 print(out[0])
 """
+# launched by a library, under a grader, without a race; then from a cell
+OTHERS = """
+laptop_cuda.hints.silent.add("grader")
+def answer(): laptop_cuda.compile(RACY + "// 1").sum[1, 64](x, out)
+exec("def go(k): k.sum[1, 64](x, out)", library := {"__name__": "tests", "x": x, "out": out})
+exec("def check(f): f()", grader := {"__name__": "grader.checks"})
+library["go"](laptop_cuda.compile(RACY)), grader["check"](answer), laptop_cuda.compile(RIGHT).sum[1, 64](x, out)
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(user_ns={"x": x, "out": out, "__name__": "__main__"})
+laptop_cuda.magic.register()
+shell.run_cell_magic("cuda", "--no-sanitize", RACY.replace("atomicAdd(out + ", 'if (!threadIdx.x) printf("once "); atomicAdd(out + '))
+shell.run_cell("sum[1, 64](x, out)")
+"""
 
 
 def test_a_race_is_one_line_on_the_first_run_of_a_build_and_nothing_more():
     word = secrets.token_hex(8)
     assert ran(TWICE, word, LAPTOP_CUDA_HINT="0") == ("192.0\n", "")
-    assert ran(TWICE, word) == ("192.0\n", HINT + "`with laptop_cuda.sanitize():` around it explains it\n")
+    assert ran(TWICE, word) == ("192.0\n", f"{HINT}line 5: `with laptop_cuda.sanitize():` around it explains it\n")
     assert ran(TWICE, word) == ("192.0\n", "")
 
 
-OF_OTHERS = """
-from laptop_cuda import hints
-hints.silent.add("grader")
-def answer(): laptop_cuda.compile(RACY + "// 1").sum[1, 64](x, out)
-exec("def go(k): k.sum[1, 64](x, out)", library := {"__name__": "tests", "x": x, "out": out})
-exec("def check(f): f()", grader := {"__name__": "grader.checks"})
-library["go"](laptop_cuda.compile(RACY)), grader["check"](answer), laptop_cuda.compile(RIGHT).sum[1, 64](x, out)
-"""
-
-
-def test_what_is_right_and_what_others_launch_gets_no_line():
-    assert ran(OF_OTHERS) == ("", "")
-
-
-def test_a_cell_is_told_of_the_option_of_its_magic_and_printing_happens_once():
-    cell = """
-from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell.instance(user_ns={"x": x, "out": out, "__name__": "__main__"})
-laptop_cuda.magic.register()
-shell.run_cell_magic("cuda", "--no-sanitize", RACY.replace("atomicAdd(out + ", 'if (!threadIdx.x) printf("hello "); atomicAdd(out + '))
-shell.run_cell("sum[1, 64](x, out)")
-"""
-    assert ran(cell) == ("hello ", "laptop_cuda: hint: race in sum, line 6: %%cuda without --no-sanitize explains it\n")
+def test_only_what_is_wrong_and_launched_by_the_program_itself_gets_a_line():
+    assert ran(OTHERS) == ("once ", f"{HINT}line 6: %%cuda without --no-sanitize explains it\n")
