@@ -43,13 +43,13 @@ class Gaussians(Explorable):
         for name, mean in (("a", a), ("b", b)):
             canvas.circle(*place(*mean), 6, fill="accent", drag=name, about=f"the mean of {name}")
         rows = (f"means: {means:.3f}", f"widths: {widths:.3f}", f"W2² = {far**2:.3f}", f"W2 = {far:.3f}",
-                f"overlap score: {alike:.3f}")
+                f"overlap score: {alike:z.3f}")
         for n, row in enumerate(rows):
             canvas.text(480, 50 + 30 * n, row, size=13, bold=n == 3)
         return canvas, (f"Blue: mean ({a[0]:g}, {a[1]:g}), width {width_a:g}. Orange: mean ({b[0]:g}, "
                         f"{b[1]:g}), width {width_b:g}. Squared distance {means:.3f} of the means plus "
                         f"{widths:.3f} of the widths is {far**2:.3f}, so W2 is {far:.3f}. The overlap score, "
-                        f"which takes the squares of the widths as variances, is {alike:.3f}.")
+                        f"which takes the squares of the widths as variances, is {alike:z.3f}.")
 
 
 def outline(mean: tuple, wide: float, high: float) -> list[tuple[float, float]]:

@@ -1,6 +1,7 @@
 """The small model while it writes: text, cache, heads and next character (chapters 1, 7 and 10)."""
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 import torch
 
@@ -11,19 +12,41 @@ from course_lib.kv_cache import GrowingCache, RollingCache, next_token_probabili
 
 MOST, STEPS, WINDOW, OFFERED = 32, 24, 16, 8
 LEFT, WIDE = 104, 584
-BARS, LINE, STRIPS, STRIP, NEXT = 80, 92, 158, 12.5, 452    # feet of the bars, the characters, the heads
+BARS, LINE, STRIPS, STRIP = 80, 92, 158, 12.5      # feet of the bars, the characters, the heads
 CACHES = {"keeps all": GrowingCache, f"keeps the last {WINDOW}": lambda: RollingCache(WINDOW)}
+VIEWS = ("of the newest character", "of all, as a heat map")
+
+
+@dataclass(frozen=True)
+class Read:
+    """A character when it was read: the positions that the cache held, its weights on them, bytes added."""
+    held: list[int]
+    weights: torch.Tensor       # (n_layers, n_heads, held)
+    grown: int
 
 
 @dataclass(frozen=True)
 class Step:
-    """After a pass: the text read, the positions that the cache holds, and what the pass found."""
+    """After a pass: the text read, character by character, the bytes held, and what the pass found."""
     text: str
-    held: list[int]
+    reads: list[Read]
     bytes: int
-    weights: torch.Tensor       # (n_layers, n_heads, held) of the newest character
     logits: torch.Tensor
     chances: torch.Tensor
+
+    @property
+    def held(self) -> list[int]:
+        return self.reads[-1].held
+
+    @property
+    def weights(self) -> torch.Tensor:
+        return self.reads[-1].weights
+
+
+def draws() -> list[float]:
+    """Numbers in [0, 1), one per character, that choose it where a temperature is set: the same each time."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(STEPS + 1, generator=generator, dtype=torch.float64).tolist()
 
 
 @lru_cache(maxsize=16)
@@ -31,14 +54,16 @@ def written(text: str, temperature: float, kind: str) -> list[Step]:
     """The prompt read and STEPS characters written, each from one pass through the cache."""
     model, tokenizer = small_model()
     caches = [CACHES[kind]() for _ in model.blocks]
-    new, steps = tokenizer.encode(text)[None], []
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(STEPS + 1):
+    new, reads, steps, before = tokenizer.encode(text)[None], [], [], 0
+    for drawn in draws():
         logits, weights = passed(model, new, caches)
         chances = next_token_probabilities(logits, temperature or 1.0)
         held = range(caches[0].length) if caches[0].rotated else caches[0].key_positions().tolist()
-        steps.append(Step(text, list(held), sum(c.bytes for c in caches), weights, logits, chances))
-        new = (torch.multinomial(chances, 1, generator=generator) if temperature
+        size = sum(c.bytes for c in caches)
+        reads = reads + [Read(list(held), row, (size - before) // new.shape[1]) for row in weights]
+        before = size
+        steps.append(Step(text, reads, size, logits, chances))
+        new = ((chances.double().cumsum(-1) > drawn).nonzero()[0] if temperature
                else logits.argmax(keepdim=True))[None]
         text += tokenizer.decode(new[0])
     return steps
@@ -46,17 +71,17 @@ def written(text: str, temperature: float, kind: str) -> list[Step]:
 
 @torch.no_grad()
 def passed(model, tokens, caches) -> tuple[torch.Tensor, torch.Tensor]:
-    """One pass over new tokens: the logits of the next, the weights that the newest gives in each head."""
+    """One pass over new tokens: the logits of the next, (n_new, n_layers, n_heads, held) weights."""
     seen = []
 
     def look(layer, args, given, _):
         (x, rope), cache = args, given["cache"]
         positions = None if cache.rotated else cache.key_positions()
-        newest = torch.tensor([cache.length - 1]) if positions is None else positions[-1:]
-        q, (k, v) = layer.rotate(layer.project(x[:, -1:])[0], rope, newest), cache.view()
+        here = torch.arange(cache.length - x.shape[1], cache.length)
+        q, (k, v) = layer.rotate(layer.project(x)[0], rope, here), cache.view()
         k = k if positions is None else layer.rotate(k, rope, positions)
-        weights = grouped_query_attention(q, k, v, cache.mask(1), causal=True, return_weights=True)[1]
-        seen.append(weights[0, :, 0])
+        mask = cache.mask(x.shape[1])
+        seen.append(grouped_query_attention(q, k, v, mask, causal=True, return_weights=True)[1][0])
 
     hooks = [block.attention.register_forward_hook(look, with_kwargs=True) for block in model.blocks]
     try:
@@ -64,7 +89,7 @@ def passed(model, tokens, caches) -> tuple[torch.Tensor, torch.Tensor]:
     finally:
         for hook in hooks:
             hook.remove()
-    return logits, torch.stack(seen)
+    return logits, torch.stack(seen).permute(2, 0, 1, 3)
 
 
 class SmallModel(Explorable):
@@ -77,24 +102,28 @@ class SmallModel(Explorable):
     controls = (Text("text", "My lord, the king", "prompt", MOST),
                 Slider("new", range(STEPS + 1), 6, "characters written", play=True),
                 Slider("layer", range(4), 0), Slider("head", range(4), 1),
-                Slider("temperature", (0, 0.5, 1, 2), 0), Choice("cache", tuple(CACHES)))
+                Slider("temperature", (0, 0.5, 1, 2), 0), Choice("cache", tuple(CACHES)),
+                Choice("view", VIEWS, label="weights"))
 
-    def draw(self, text, new, layer, head, temperature, cache):
+    def draw(self, text, new, layer, head, temperature, cache, view):
         if not text:
             raise ValueError("prompt: type at least one character")
         prompt = text.replace("/", "\n")
         step = written(prompt, temperature, cache)[new]
-        canvas, cell = Canvas(700, 490), min(20.0, WIDE / (len(text) + STEPS))
+        mapped, cell = view == VIEWS[1], min(20.0, WIDE / (len(text) + STEPS))
+        rows = len(step.text) if mapped else step.weights.shape[0] * step.weights.shape[1]
+        foot = STRIPS + STRIP * rows + 94
+        canvas = Canvas(700, foot + 38)
         draw_text(canvas, step, len(text), step.weights[layer, head], cell)
-        draw_cache(canvas, step, (layer, head), cell)
-        draw_next(canvas, step)
+        (draw_map if mapped else draw_cache)(canvas, step, (layer, head), cell)
+        draw_next(canvas, step, foot)
         grown = 2 * 4 * small_model()[0].config.d_model * len(step.weights)
         return canvas, " ".join([
             f"The prompt {text!r} and {amount(new, 'characters')} written, "
             f"{in_line(step.text[len(text):])!r}. The cache {cache}: keys and values of {len(step.held)} of "
             f"{len(step.text)} characters in {len(step.weights)} layers, {step.bytes:,} bytes, {grown:,} per "
             "character.",
-            looks(step, layer, head), chances(step, temperature)])
+            (all_look if mapped else looks)(step, layer, head), chances(step, temperature)])
 
 
 def in_line(text: str) -> str:
@@ -109,6 +138,18 @@ def looks(step: Step, layer: int, head: int) -> str:
                       for at, weight in zip(best.indices.tolist(), best.values.tolist()))
     return (f"In layer {layer}, head {head}, the newest character, '{shown(text[-1])}' at {len(text) - 1}, "
             f"gives most weight to {named}.")
+
+
+def all_look(step: Step, layer: int, head: int) -> str:
+    """What each character looks at most in one head, and what the cache grew by."""
+    text = in_line(step.text)
+    runs = [(size, amount(len(list(run)), "characters"))
+            for size, run in groupby(read.grown for read in step.reads)]
+    best = [(int(row.argmax()), row.max().item()) for row in (r.weights[layer, head] for r in step.reads)]
+    looks = ", ".join(f"'{shown(text[n])}' at {n}: '{shown(text[read.held[at]])}' at {read.held[at]} "
+                      f"({weight:.0%})" for n, (read, (at, weight)) in enumerate(zip(step.reads, best)))
+    grown = ", then by ".join(f"{size:+,} bytes per character for {count}" for size, count in runs)
+    return f"The cache grew by {grown}. In layer {layer}, head {head}, each looks most at: {looks}."
 
 
 def offered(step: Step) -> list[tuple[str, float, float]]:
@@ -166,15 +207,32 @@ def draw_cache(canvas: Canvas, step: Step, chosen: tuple, cell: float) -> None:
                     set={"layer": layer, "head": head}, about=f"layer {layer}, head {head}")
 
 
-def draw_next(canvas: Canvas, step: Step) -> None:
+def draw_map(canvas: Canvas, step: Step, chosen: tuple, cell: float) -> None:
+    """A row per character: its weights in the chosen head when it was read, and what the cache grew by."""
+    canvas.text(20, STRIPS - 12, f"Layer {chosen[0]}, head {chosen[1]}: each row is the character that looks, "
+                "each column the one looked at. Left: how the cache grew.", size=11, fill="faint")
+    for n, (character, read) in enumerate(zip(in_line(step.text), step.reads)):
+        y, first = STRIPS + STRIP * n, LEFT + cell * read.held[0]
+        canvas.text(LEFT - 24, y + 9.5, f"{read.grown / 1024:+g} KiB", size=10, anchor="end", fill="faint")
+        canvas.text(LEFT - 12, y + 9.5, shown(character), size=10, anchor="middle",
+                    bold=n == len(step.reads) - 1)
+        for at, share in zip(read.held, read.weights[chosen].tolist()):
+            if share >= 0.05:
+                canvas.rect(LEFT + cell * at, y, cell, STRIP, fill="2", stroke=None, shade=round(share, 1),
+                            about=f"'{shown(character)}' at {n} gives '{shown(in_line(step.text)[at])}' at "
+                                  f"{at} {share:.0%}")
+        canvas.frames([(first, y)], LEFT + cell * (n + 1) - first, STRIP)
+
+
+def draw_next(canvas: Canvas, step: Step, foot: float) -> None:
     """The likeliest next characters; a click writes one."""
-    canvas.text(LEFT - 10, NEXT + 15, "next", anchor="end", fill="faint")
-    canvas.text(LEFT - 10, NEXT + 33, "logit", anchor="end", fill="faint")
+    canvas.text(LEFT - 10, foot + 15, "next", anchor="end", fill="faint")
+    canvas.text(LEFT - 10, foot + 33, "logit", anchor="end", fill="faint")
     for n, (character, logit, chance) in enumerate(offered(step)):
         x, high = LEFT + 72 * n, round(60 * chance, 1)
-        canvas.rect(x, NEXT - high, 56, high, fill="0")
-        canvas.text(x + 28, NEXT - high - 4, f"{chance:.0%}", size=10, anchor="middle")
-        canvas.rect(x, NEXT, 56, 22, text=shown(character), size=12,
+        canvas.rect(x, foot - high, 56, high, fill="0")
+        canvas.text(x + 28, foot - high - 4, f"{chance:.0%}", size=10, anchor="middle")
+        canvas.rect(x, foot, 56, 22, text=shown(character), size=12,
                     about=f"write '{shown(character)}' instead",
                     set={"text": (in_line(step.text) + character)[-MOST:], "new": 0})
-        canvas.text(x + 28, NEXT + 33, f"{logit:z.1f}", size=10, anchor="middle", fill="faint")
+        canvas.text(x + 28, foot + 33, f"{logit:z.1f}", size=10, anchor="middle", fill="faint")

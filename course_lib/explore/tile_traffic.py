@@ -28,6 +28,7 @@ class TileTraffic(Explorable):
                "This rung skips no tile, so a causal mask saves nothing yet.")
     controls = (Choice("rows", (4, 8, 16, 32), 16, "queries per tile"),
                 Slider("n", (32, 64, 96, 100, 128), 96, "tokens"), Choice("causal", ("no", "yes")))
+    page = {control.name: control.values for control in controls}
 
     def draw(self, rows, n, causal):
         masked = causal == "yes"

@@ -128,7 +128,7 @@ def test_the_distance_is_that_of_means_and_widths(a, b, width_a, width_b):
     assert f"W2 is {math.sqrt(means + widths):.3f}." in text
     spread = width_a**2 + width_b**2, 2 * 0.5**2                # variances, along x and y
     score = -sum((x - y)**2 / s + math.log(s) for x, y, s in zip(a, b, spread)) / 2
-    assert text.endswith(f"as variances, is {score:.3f}.")
+    assert text.endswith(f"as variances, is {score:z.3f}.")
 
 
 def test_the_plane_names_what_no_other_beats():

@@ -73,13 +73,14 @@ function mount(root, spec, source) {
   return leave;
 }
 
-// A page of the book: the states that it offers were drawn when the book was made. `start` is where its
-// notebook began, as far as the page offers it.
-function mountTable(root, {spec, states}, start = {}) {
-  const offered = spec.controls.filter(({name, values}) => values.includes(start[name]));
+// A page of the book, where no kernel is: its states were drawn when the book was made, or answer(state, data) draws
+// them here. `start` is where its notebook began, as far as the page offers it.
+function mountHere(root, {spec, states, answer}, start = {}, data = null) {
+  const offered = spec.controls.filter(({name, values}) => name in start && (!values || values.includes(start[name])));
   const state = {...spec.state, ...Object.fromEntries(offered.map(({name}) => [name, start[name]]))};
   let tell;
-  const look = now => tell(states[keyOf(spec.controls, now)]);
+  const found = now => states ? states[keyOf(spec.controls, now)] : answer(now, data), look = now => tell(found(now));
+  if (found(state).problem) throw new Error(found(state).problem);        // and the still remains
   return mount(root, {...spec, state}, {ask: look, listen(f) { tell = f; look(state); }});
 }
 

@@ -17,7 +17,7 @@ from course_lib.tools.book.pages import Page, chapters, emptied
 
 ASSETS = Path(__file__).parent / "assets"
 OUT = ROOT / ".build" / "book"
-LARGEST = 30e6
+LARGEST = 40e6
 ICON = re.compile(r'"?\b([\w-]+)"?:\[\d+,\d+,\[[^\]]*\],"[0-9a-f]+",(?:"[^"]*"|\[[^\]]*\])\],?')
 NEEDED = {"sphinx": "sphinx", "myst_nb": "myst-nb", "sphinx_book_theme": "sphinx-book-theme",
           "sphinx_copybutton": "sphinx-copybutton", "sphinx-mathjax-offline": "sphinx-mathjax-offline"}

@@ -15,8 +15,9 @@ from course_lib.tools.book.texts import relinked
 
 SHOWN = re.compile(r"\bcuda\.show\(\s*[\"']([\w/]+)[\"']|\bcuda\.load\(\s*[\"']([\w/]+)[\"']")
 IMPORTED = re.compile(r"^from course_lib\.(\w+)(?:\.\w+)* import", re.M)
-DOWNLOAD = ('\n\n*To work through it:* where the course is installed, `make lab ARGS={}` opens this chapter '
-            'in JupyterLab. Or take <a href="../_static/notebooks/{}" download>the notebook</a> alone{}.')
+DOWNLOAD = ('\n\n*To work through it:* where the course is installed, this opens the chapter in JupyterLab:\n\n'
+            '```bash\nmake lab ARGS={}\n```\n\n'
+            'Or take <a href="../_static/notebooks/{}" download>the notebook</a> alone{}.')
 COLAB = (', or open it <a href="https://colab.research.google.com/github/{}/blob/main/notebooks/{}">in '
          'Colab</a>')
 CLICK = "Show a solution. It costs you the exercise: what you have read you will not find."
