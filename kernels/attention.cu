@@ -18,6 +18,8 @@
 //   attention_scores, softmax_on_chip, attention_output: correct, but the n x m matrix of scores is written and read
 //   back twice (4 n m accesses). Chapter 6 is about never writing it.
 //
+//   rms_norm: rows by the root of their mean square, as layers and heads of models are normalised (chapter 11).
+//
 // A row of -inf gives NaN, as in torch. Any number of rows and columns.
 
 #include <cuda_runtime.h>
@@ -195,6 +197,21 @@ __global__ void __launch_bounds__(WARPS > 4 ? 32 * WARPS : 128)
         for (int e = 0; e < COUNT; ++e) loaded[i].set(e, entry[i][e] * factor);
         if (first + i * STEP < columns) *reinterpret_cast<int4*>(out + begin + i * STEP) = loaded[i].bits;
     }
+}
+
+// Each row divided by the root of its mean square, times a factor per column if there are any. One warp per row.
+template <typename T>
+__global__ void rms_norm(const T* __restrict__ x, const T* __restrict__ factors, T* __restrict__ out, int rows,
+                         int columns, float eps) {
+    int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    const T* in_row = x + (size_t)row * columns;
+    T* out_row = out + (size_t)row * columns;
+    float squares = 0.0f;
+    for (int c = lane; c < columns; c += 32) squares += widen(in_row[c]) * widen(in_row[c]);
+    float shrink = rsqrtf(lanes_sum(squares) / columns + eps);
+    for (int c = lane; c < columns; c += 32)
+        out_row[c] = narrow<T>(widen(in_row[c]) * shrink * (factors ? widen(factors[c]) : 1.0f));
 }
 
 constexpr int TILE = 16;  // a block makes TILE x TILE entries of the product, with as many threads

@@ -4,7 +4,7 @@ import math
 import torch
 
 from course_lib import cuda
-from course_lib.checks import check_attention, check_softmax_kernel
+from course_lib.checks import check_attention, check_dtype, check_equal, check_softmax_kernel, check_tensor
 from course_lib.launching import C_TYPES, HALF, SHARED_BYTES, aligned
 
 # Rows per block and threads per block. softmax_registers takes both from the length of a row.
@@ -56,6 +56,21 @@ def _softmax_registers(x):
         threads, rows_per_block = (128, 4) if warps == 1 else (32 * warps, 1)
         kernel = cuda.load("attention")[f"softmax_registers<{C_TYPES[x.dtype]}, {warps}, {min(loads, 4)}>"]
         kernel[math.ceil(len(x) / rows_per_block), threads](x, out, *x.shape)
+    return out
+
+
+def rms_norm_kernel(x: torch.Tensor, factors: torch.Tensor | None = None, eps: float = 1e-6) -> torch.Tensor:
+    """x divided by the root mean square of its last dimension, times the factors. No gradient."""
+    check_tensor("x", x)
+    check_dtype("x", x, *C_TYPES, where="for rms_norm")
+    if factors is not None:
+        check_equal("factors", "have x's last dimension and type", (*factors.shape, factors.dtype),
+                    (x.shape[-1], x.dtype))
+    x, out = x.detach().contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+    if rows := out.numel() and out.numel() // x.shape[-1]:
+        kernel = cuda.load("attention")[f"rms_norm<{C_TYPES[x.dtype]}>"]
+        kernel[math.ceil(rows / 4), 128](x, None if factors is None else factors.detach().contiguous(), out, rows,
+                                         x.shape[-1], eps)
     return out
 
 

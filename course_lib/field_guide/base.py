@@ -170,8 +170,11 @@ class Attention(nn.Module):
             y, norm = norm(y), nn.Identity()
         y = rearrange(y, "b n (h d) -> b h n d", h=heads)
         if r.norm_last:
-            return norm(rotate(y, r.rotary, positions)).to(x.dtype)
-        return rotate(norm(y).to(x.dtype), r.rotary, positions)
+            return norm(self.turned(y, positions)).to(x.dtype)
+        return self.turned(norm(y).to(x.dtype), positions)
+
+    def turned(self, y: Tensor, positions: Tensor) -> Tensor:
+        return rotate(y, self.recipe.rotary, positions)
 
     def growth(self, positions: Tensor) -> Tensor | float:
         """How much longer a query gets far into the text, so that its softmax stays sharp over more keys."""

@@ -117,6 +117,8 @@ def softmax():
         yield Benchmark(case_of(kernel, F32), kernel, wide, rows_floor(4), peers)
     yield Benchmark(case_of("softmax_registers"), "softmax_registers", wide, rows_floor(2), peers,
                     run=partial(softmax_kernel, kernel="softmax_registers"))
+    yield Benchmark(case_of("rms_norm"), "rms_norm", wide, rows_floor(2), {
+        "torch.rms_norm": lambda x, factors: partial(torch.nn.functional.rms_norm, x, x.shape[-1:], factors, 1e-6)})
 
 
 def rope():

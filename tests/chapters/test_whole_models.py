@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from course_lib import cuda
 from course_lib.exercises import find
 from course_lib.exercises.chapters import field_guide
 from course_lib.field_guide import BadCheckpoint, NotANumber, describe, open_model
@@ -46,6 +47,33 @@ def test_greedy_tokens_as_recorded(model_type, tmp_path):
     model.text.ends = frozenset()
     assert pageable(model.decoder) == (model_type == "gemma2")
     assert model.generate(family.texts.tolist(), 6) == family.tokens[:, :6].tolist()
+
+
+@pytest.mark.parametrize("model_type, by_torch", [
+    ("llama", set()), ("gemma3_text", set()), ("gemma2", {"attention by torch: softcap"}),
+    ("gpt_oss", {"attention by torch: mask"}), ("deepseek_v3", {"attention by torch: latents"})])
+def test_on_the_course_s_kernels_a_model_says_the_same(model_type, by_torch, tmp_path):
+    """Padded and whole, then token by token; what was left to torch is said."""
+    family = tiny(model_type)
+    model = open_model(family.write(tmp_path), kernels=True)
+    got = model.logits(family.texts, mask())[..., ::EVERY]
+    assert gap(got, family.logits, mask()) < 1e-5
+    model.kernels.clear()
+    plain = open_model(tmp_path).stream(family.texts[0].tolist(), 3)
+    with cuda.profile() as report:
+        assert list(model.stream(family.texts[0].tolist(), 3)) == list(plain)
+    assert {name for name in model.kernels if "by torch" in name} == by_torch
+    launched = [launch.kernel.partition("<")[0] for launch in report.launches]
+    assert launched.count("rms_norm") == model.kernels["norm"] > 0
+    assert sum(name.startswith("rope") for name in launched) == model.kernels["rotation"]
+    assert launched.count("window_sink") == model.kernels["attention in a window"]
+
+
+@pytest.mark.gpu
+def test_on_a_card_a_model_says_the_same(llama):
+    prompts = [[5, 9, 12], [7] * 20, [3]]
+    model = open_model(llama, kernels=True, device="cuda")
+    assert model.generate(prompts, 8) == open_model(llama).generate(prompts, 8) and model.kernels["attention"]
 
 
 def test_uneven_prompts_through_pages_as_one_at_a_time(llama):
@@ -202,9 +230,10 @@ def test_the_chat_command(speaker, monkeypatch, capsys):
             raise word
         return word
     monkeypatch.setattr("builtins.input", read)
-    assert chat([str(speaker), "--temperature", "0", "--max-new-tokens", "5", "--system", "be brief"]) == 0
+    assert chat([str(speaker), "--temperature", "0", "--max-new-tokens", "5", "--system", "be brief",
+                 "--kernels"]) == 0
     out = capsys.readouterr().out
-    assert out.count("model: ") == 2 and "an empty line ends the conversation" in out
+    assert out.count("model: ") == 2 and "an empty line ends the conversation" in out and "x attention" in out
     assert chat([str(speaker / "none")]) == 2 and "no such folder" in capsys.readouterr().out
 
 

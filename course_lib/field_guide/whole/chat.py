@@ -54,6 +54,9 @@ def options(argv: list[str]):
         parser.add_argument(name, type=kind, default=default, help=f"{about} ({default})".strip())
     parser.add_argument("--stop", action="append", default=[],
                         help="a string that ends an answer; may be given again")
+    parser.add_argument("--kernels", action="store_true", help="attention, rotations and norms by the course's own "
+                        "kernels: slow without a card")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--system", help="what the model is told before the conversation")
     return parser.parse_args(argv)
 
@@ -61,7 +64,7 @@ def options(argv: list[str]):
 def main(argv: list[str]) -> int:
     given = options(argv)
     try:
-        model = open_model(given.folder)
+        model = open_model(given.folder, kernels=given.kernels, device=given.device)
         model.text.needed()
     except ValueError as error:             # BadCheckpoint, or no tokenizer
         print(f"chat: {error}")
@@ -82,6 +85,8 @@ def main(argv: list[str]) -> int:
             print("\nan empty line ends the conversation")
             continue
         if not said.strip():
+            if model.kernels:
+                print("by kernels:", ", ".join(f"{many:,} x {what}" for what, many in model.kernels.items()))
             return 0
         if not answer(talk, said):
             return 1

@@ -120,6 +120,10 @@ class Decoder(nn.Module):
             self.per_layer_proj = nn.Linear(plan.d_model, wide, bias=False)
             self.per_layer_norm = Norm(self.width, plan.eps)
 
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
     def caches(self) -> list[list[Cache]]:
         """An empty cache for each mixer of each layer."""
         return [[Cache() for _ in layer.mixers] for layer in self.layers]
@@ -128,6 +132,7 @@ class Decoder(nn.Module):
                 caches: list | None = None, last: list | None = None) -> Tensor:
         """ids (b, n), the tokens that `caches` lack -> logits in float32, of all or of those in `last`."""
         caches, shared = self.caches() if caches is None else caches, {}
+        ids, positions, present = (x if x is None else x.to(self.device) for x in (ids, positions, present))
         x = self.embed(ids)
         per_layer = self.per_layer_inputs(ids, x) if self.width else [None] * len(self.layers)
         self.check(x, "the embedding")

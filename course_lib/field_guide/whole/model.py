@@ -10,6 +10,7 @@ from course_lib.field_guide.whole import hybrids, mixtures     # noqa: F401 (eac
 from course_lib.field_guide.whole.families import WHOLE, plan_of
 from course_lib.field_guide.whole.folder import BadCheckpoint, Folder
 from course_lib.field_guide.whole.loading import load
+from course_lib.field_guide.whole.on_kernels import use_kernels
 from course_lib.field_guide.whole.serving import pageable, serve
 from course_lib.field_guide.whole.text import Text
 from course_lib.kv_cache import next_token_probabilities
@@ -19,10 +20,11 @@ class Model:
     """`config` is config.json, `card` what `describe` says of it, `notes` what was let by on opening,
     `decoder` the modules, and layers[3].attention one of the chapter."""
 
-    def __init__(self, folder: Folder, decoder: Decoder, notes: list[str]):
+    def __init__(self, folder: Folder, decoder: Decoder, notes: list[str], kernels: bool = False):
         self.folder, self.decoder, self.notes, self.config = folder.path, decoder.eval(), notes, folder.config
         self.text = Text(folder)
         self.card = describe(self.config)
+        self.kernels = use_kernels(decoder) if kernels else None      # what they did, counted
 
     @property
     def layers(self):
@@ -91,7 +93,7 @@ class Model:
             for piece in torch.tensor(tokens[read:])[None].split(chunk, 1):
                 row = self.last_logits(piece, read, caches)
                 read += piece.shape[1]
-            tokens.append(choose(row, tokens, generator, **sampling))
+            tokens.append(choose(row.cpu(), tokens, generator, **sampling))
             yield tokens[-1]
             if tokens[-1] in self.text.ends or (stop
                                                 and any(one in self.text.decode(tokens[n:]) for one in stop)):
@@ -124,10 +126,11 @@ def cut(text: str, stop) -> str:
 PLAIN = ("llama", "qwen2", "qwen3", "olmo2", "mixtral", "qwen3_moe", "deepseek_v3")
 
 
-def open_model(folder, dtype: torch.dtype | None = None) -> Model:
+def open_model(folder, dtype: torch.dtype | None = None, kernels: bool = False, device=None) -> Model:
     """The model in a folder with config.json, safetensors and perhaps tokenizer.json. Weights are mapped, in
     the kind of number that the file has unless `dtype` is given. A folder that does not hold what its
-    configuration says is a BadCheckpoint, which names file and key. No code of a folder is run."""
+    configuration says is a BadCheckpoint, which names file and key. No code of a folder is run.
+    `kernels`: attention, rotations and norms are launches of the course's own, see `on_kernels`."""
     folder = Folder(folder)
     inner = folder.config.get("text_config")
     config = {**folder.config, **(inner if isinstance(inner, dict) else {}), "text_config": None}
@@ -137,7 +140,7 @@ def open_model(folder, dtype: torch.dtype | None = None) -> Model:
     decoder, notes = (filled if model_type in WHOLE else of_known_parts)(folder, config)
     if folder.config.get("auto_map"):
         notes.insert(0, "auto_map is ignored: the family is built here, and no code of a folder is run.")
-    return Model(folder, decoder if dtype is None else decoder.to(dtype), notes)
+    return Model(folder, decoder.to(device, dtype), notes, kernels)
 
 
 def of_known_parts(folder: Folder, config: dict) -> tuple[Decoder, list[str]]:

@@ -53,7 +53,7 @@ class Server(Engine):
         self.decoder = decoder
         self.model = SimpleNamespace(config=SimpleNamespace(vocab_size=decoder.plan.vocab, context=1 << 40))
         self.cache = PagedKVCache(n_blocks, block_size, len(decoder.layers), *shape[:2], weight.dtype,
-                                  v_dim=shape[2])
+                                  weight.device, shape[2])
         self.scheduler, self.requests = Scheduler(self.cache, **scheduling), {}
 
     @torch.no_grad()
@@ -65,7 +65,7 @@ class Server(Engine):
         slots = [self.cache.slots(s.name, 0, s.computed + n) for s, n in batch]
         caches = [[[(n, Rows(self.cache, of_one, layer, s.computed)) for of_one, (s, n) in zip(slots, batch)]]
                   for layer in range(len(self.decoder.layers))]
-        return self.decoder(ids, positions, None, caches, last=[end - 1 for end in accumulate(counts)])[0]
+        return self.decoder(ids, positions, None, caches, last=[end - 1 for end in accumulate(counts)])[0].cpu()
 
     def _kv_bytes(self, batch):
         keys, values = self.cache.keys, self.cache.values

@@ -4,7 +4,7 @@ from functools import partial
 import torch
 
 from course_lib.attention import attention_kernel, softmax_kernel
-from course_lib.attention.kernels import SOFTMAX_KERNELS
+from course_lib.attention.kernels import SOFTMAX_KERNELS, rms_norm_kernel
 from course_lib.gpu.case import BF16, F16, F32, Case, attention_output, qkv
 
 RAGGED = ((1, 1), (3, 31), (33, 33), (2, 63), (1, 300)), ((1, 8), (3, 3000))     # any rows, of whole 16 bytes
@@ -24,6 +24,11 @@ def softmax(kernel, dtype=F32):
 CASES = [
     *(softmax(kernel, F16 if kernel == "softmax_half" else F32) for kernel in SOFTMAX_KERNELS),
     *(softmax("softmax_registers", dtype) for dtype in (F16, BF16)),
+    *(Case(chapter="attention", kernels=("rms_norm",), dtype=dtype, counted=True, run=rms_norm_kernel,
+           inputs=lambda draw, rows, columns, bare=False: (draw(rows, columns), None if bare else draw(columns)),
+           oracle=lambda x, factors: torch.nn.functional.rms_norm(x, x.shape[-1:], factors, 1e-6),
+           small=({"rows": 5, "columns": 128}, {"rows": 1, "columns": 1, "bare": True}, {"rows": 33, "columns": 61}),
+           large=({"rows": 4099, "columns": 4096},)) for dtype in (F32, F16, BF16)),
     Case(chapter="attention", kernels=("attention_scores", "softmax_on_chip", "attention_output"),
          counted=True, inputs=qkv, run=attention_kernel, oracle=attention_output,
          small=({"b": 1, "heads": 2, "kv_heads": 2, "n": 33, "m": 50, "d": 20, "causal": True},

@@ -1,0 +1,84 @@
+"""A decoder whose attention, rotations and norms are launches of the course's own kernels.
+
+`open_model(folder, kernels=True)` and `chat FOLDER --kernels`: chapter 6's forward, chapter 5's window, chapter 2's
+rotation and chapter 1's norm of rows. On a card they run at its speed, on a laptop in the engine, which counts them
+(`with cuda.profile()`) and is slow: a tiny model, or a few tokens of a small one. What no kernel takes is computed
+as without them, and counted under its reason."""
+from collections import Counter
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.attention import causal_mask
+from course_lib.attention.kernels import rms_norm_kernel
+from course_lib.checks.flash_attention import LARGEST_WIDTH
+from course_lib.field_guide.base import Attention
+from course_lib.field_guide.rotary import rotate
+from course_lib.field_guide.whole.parts import Norm
+from course_lib.flash_attention.kernels import forward_kernel
+from course_lib.launching import C_TYPES
+from course_lib.rope.kernels import rope_kernel
+from course_lib.sparse_attention.kernels import window_sink_kernel
+
+
+def use_kernels(decoder: nn.Module) -> Counter:
+    """From now on. Counted in what is returned: launches by what they do, and what was left to torch, and why."""
+    done: Counter = Counter()
+    for module in decoder.modules():
+        if isinstance(module, Attention):
+            module.attend = partial(_attend, module, module.attend, done)
+            module.turned = partial(_turned, module, done)
+        elif isinstance(module, nn.RMSNorm) or isinstance(module, Norm) and module.kind != "layer" and module.bias is None:
+            module.forward = partial(_normalised, module, module.forward, done)
+    return done
+
+
+def _attend(layer: Attention, plain, done: Counter, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
+    r, n, m = layer.recipe, q.shape[2], k.shape[2]
+    q, scale = q.to(k.dtype), r.head_dim ** -0.5 if r.scale is None else r.scale
+    causal, window = seen.shape[:2] == (1, 1) and torch.equal(seen[0, 0], causal_mask(n, m, seen.device)), None
+    if not causal and n > 1:
+        window = r.window if n == m and r.reach == r.window and len(seen) == 1 else None
+    why = ("latents" if type(layer).attend is not Attention.attend else "softcap" if r.softcap else "wide heads" if max(q.shape[3], v.shape[3]) > LARGEST_WIDTH else
+           "number type" if q.dtype not in C_TYPES else "an indexer" if r.indexer or r.index_from is not None else
+           "mask" if not causal and n > 1 and (window is None or layer.sinks is not None or q.shape[3] != v.shape[3])
+           else None)
+    if why:
+        done[f"attention by torch: {why}"] += 1
+        return plain(q, k, v, seen)
+    if window:
+        done["attention in a window"] += 1
+        return window_sink_kernel(q, *(x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v)), window,
+                                  scale=scale)
+    done["attention"] += 1
+    hidden = None if causal else torch.where(seen[:, :, 0], 0.0, float("-inf")).expand(k.shape[:3]).contiguous()
+    out, total = forward_kernel(q, k, v, causal, scale, hidden)
+    if layer.sinks is None:
+        return out
+    share = torch.sigmoid(total - layer.sinks.float()[:, None])      # of the weight that the sink leaves
+    return (out.float() * share[..., None]).to(out.dtype)
+
+
+def _turned(layer: Attention, done: Counter, x: Tensor, positions: Tensor) -> Tensor:
+    rotary = layer.recipe.rotary
+    if rotary is None or rotary.axes or x.dtype not in C_TYPES or positions.dim() > 2:
+        if rotary:
+            done["rotation by torch"] += 1
+        return rotate(x, rotary, positions)
+    done["rotation"] += 1
+    angles = torch.arange(int(positions.max()) + 1)[:, None].float() * rotary.speeds()
+    cos, sin = ((turn * rotary.magnitude).to(x.device) for turn in (angles.cos(), angles.sin()))
+    rest = x.shape[-1] - rotary.dim
+    first, last = x.split([rest, rotary.dim] if rotary.at == "back" else [rotary.dim, rest], -1)
+    still, turning = (first, last) if rotary.at == "back" else (last, first)
+    turned = rope_kernel(turning.contiguous(), cos, sin, positions, rotary.layout)
+    return torch.cat([still, turned] if rotary.at == "back" else [turned, still], -1)
+
+
+def _normalised(norm: nn.Module, plain, done: Counter, x: Tensor) -> Tensor:
+    if x.dtype not in C_TYPES or norm.weight is not None and norm.weight.dtype != x.dtype:
+        done["norm by torch"] += 1
+        return plain(x)
+    done["norm"] += 1
+    return rms_norm_kernel(x, norm.weight, norm.eps)
