@@ -96,8 +96,9 @@ def write_checked(terminalreporter):
     if not torch.cuda.is_available():
         return
     from course_lib.gpu.check import folder_of
-    from course_lib.gpu.results import write
-    made = {"card": torch.cuda.get_device_name(), "date": str(date.today()), "torch": torch.__version__}
+    from course_lib.gpu.results import sources, write
+    made = {"card": torch.cuda.get_device_name(), "date": str(date.today()), "torch": torch.__version__,
+            "sources": sources()}
     for word, kind in (("right", "passed"), ("wrong", "failed")):
         names = [report.nodeid for report in terminalreporter.stats.get(kind, ()) if "on_the_card[" in report.nodeid]
         made[word] = sorted(name.partition("[")[2][:-1] for name in names)

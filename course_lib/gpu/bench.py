@@ -18,17 +18,21 @@ from course_lib.gpu.benchmarks import Benchmark, benchmarks
 from course_lib.gpu.cases import CASES
 from course_lib.gpu.check import build_all, folder_of
 from course_lib.gpu.clock import Clock, HostTime, ceilings, memory_ceiling
-from course_lib.gpu.results import write
+from course_lib.gpu.results import right_as_they_are, write
 
 FASTER_THAN_POSSIBLE = 1.05     # a measured ceiling may be a little below the true one
 
 
 @cache
 def red(kernel: str, dtype: torch.dtype, device) -> str | None:
-    """Why the kernel may not be timed, or None: every case of it in this type, all shapes, fresh inputs."""
+    """Why the kernel may not be timed, or None: every case of it in this type, all shapes, fresh inputs, but
+    for what the tests have just seen right."""
+    on_card = torch.device(device).type == "cuda"
+    seen = right_as_they_are(folder_of(torch.cuda.get_device_name())) if on_card else set()
     for case in CASES:
         if kernel in case.kernels and case.dtype == dtype:
-            for shape in (*case.small, *(case.large if torch.device(device).type == "cuda" else ())):
+            for shape in (*(() if f"{case.name}-small" in seen else case.small),
+                          *(case.large if on_card and f"{case.name}-large" not in seen else ())):
                 if case.unfit(shape, device):
                     continue
                 seed = secrets.randbits(32)

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,12 +33,12 @@ class Step:
     command: list[str]
     limit: int                  # seconds, if that much is left
     expect: str                 # what to look at
+    beside: bool = False        # of the step before it: neither is timed
 
 
 def steps() -> list[Step]:
     course = [PYTHON, "-m", "course_lib"]
     sanitizer = ["compute-sanitizer", "--error-exitcode", "86", "--target-processes", "all"]
-    few = ["flash_tensor_core", "decode_tensor", "paged_tensor"]
     return [
         Step("machine", [PYTHON, "-m", "course_lib.gpu.first", "--describe"], 60,
              "card, driver, nvcc, tools"),
@@ -45,14 +46,13 @@ def steps() -> list[Step]:
              "every instance builds; a minute or two on 16 cores"),
         Step("tests", [*SUITE, "tests"], 300,
              "all green; NaN: an entry was not written; an error that moves with the seed: a race"),
-        Step("few", [*course, "gpu-bench", *few], 240,
-             "a memory row above 5 ms, or a spread above 5 %: the measurement, not the kernel"),
         Step("counters", [*course, "gpu-check", "--only", "ncu"], 300,
              "requests and sectors equal; kernels with cp.async too"),
         Step("patterns", [PYTHON, "-m", "course_lib.gpu.patterns"], 300,
              "tests/tools/test_gpu_patterns.py holds the engine to this card's answers"),
         Step("memcheck", [*sanitizer, "--tool", "memcheck", *SUITE, *SANITIZED], 300, "0 errors"),
-        Step("racecheck", [*sanitizer, "--tool", "racecheck", *SUITE, *SANITIZED], 400, "0 hazards"),
+        Step("racecheck", [*sanitizer, "--tool", "racecheck", *SUITE, *SANITIZED], 400, "0 hazards",
+             beside=True),
         Step("bench", [*course, "gpu-bench"], 590, "all rows; beside the predictions in data/gpu/README.md"),
         *(Step(f"profile_{kernel}", profile(kernel, number), 90, "the limiting pipe, beside the prediction")
           for kernel, number in CENTRAL)]
@@ -86,18 +86,33 @@ def go(chosen: list[Step], limit: float, out: Path, say=print) -> dict[str, str]
     state = out / "first.json"
     outcome = json.loads(state.read_text()) if state.exists() else {}
     end = time.monotonic() + limit
-    for step in chosen:
-        left = end - time.monotonic()
-        if outcome.get(step.name) == "done" or left < min(step.limit, 30):
-            continue
-        began, log = time.monotonic(), out / f"{step.name}.log"
-        say(f"{step.name}: {step.expect}", flush=True)
-        outcome[step.name] = run(step, min(step.limit, left), log)
-        say("\n".join(f"    {line[:150]}" for line in log.read_text(errors="replace").splitlines()[-4:]))
-        say(f"{step.name}: {outcome[step.name]} after {time.monotonic() - began:.0f} s, {log}", flush=True)
-        write_whole(state, json.dumps(outcome, indent=1) + "\n")
-        collect(out)
+    for group in together(chosen):
+        left, began = end - time.monotonic(), time.monotonic()
+        group = [step for step in group if outcome.get(step.name) != "done" and left >= min(step.limit, 30)]
+        for step in group:
+            say(f"{step.name}: {step.expect}", flush=True)
+        with ThreadPoolExecutor(max(1, len(group))) as pool:
+            ended = pool.map(lambda step: run(step, min(step.limit, left), out / f"{step.name}.log"), group)
+            outcome |= zip([step.name for step in group], ended)
+        for step in group:
+            log = out / f"{step.name}.log"
+            say("\n".join(f"    {line[:150]}" for line in log.read_text(errors="replace").splitlines()[-4:]))
+            say(f"{step.name}: {outcome[step.name]} after {time.monotonic() - began:.0f} s, {log}", flush=True)
+        if group:
+            write_whole(state, json.dumps(outcome, indent=1) + "\n")
+            collect(out)
     return outcome
+
+
+def together(chosen: list[Step]) -> list[list[Step]]:
+    """In order; what may run beside the step before it, with that step."""
+    groups = []
+    for step in chosen:
+        if step.beside and groups:
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    return groups
 
 
 def collect(out: Path) -> None:

@@ -1,4 +1,5 @@
 """What was measured on a card (`data/gpu/<card>/bench.json`, by `make gpu-bench`), and what was not."""
+import hashlib
 import json
 import textwrap
 from collections import Counter
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from course_lib import cuda
 from course_lib.datasets import DATA
-from course_lib.files import write_whole
+from course_lib.files import ROOT, write_whole
 from laptop_cuda.text import signature
 from laptop_cuda.text.outline import outline
 
@@ -24,6 +25,20 @@ def write(folder: Path, name: str, text: str) -> None:
     """A file of a card's folder, which its first result makes."""
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / name, text)
+
+
+def sources() -> str:
+    """A digest of the kernels, their wrappers and their cases: an answer holds for these alone."""
+    files = sorted(file for folder in ("kernels", "course_lib") for file in (ROOT / folder).rglob("*")
+                   if file.suffix in (".cu", ".cuh", ".py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def right_as_they_are(folder: Path) -> set[str]:
+    """Cases that this card had right, small and large, with the sources as they are now."""
+    file = folder / "checked.json"
+    made = json.loads(file.read_text()) if file.exists() else {}
+    return set(made["right"]) if made.get("sources") == sources() else set()
 
 
 @cache

@@ -11,13 +11,20 @@ from course_lib.gpu.first import Step
 from laptop_cuda.inside.toolkit import entries_of
 
 
-def step(name, script, limit=20):
-    return Step(name, [sys.executable, "-c", script], limit, "something")
+def step(name, script, limit=20, beside=False):
+    return Step(name, [sys.executable, "-c", script], limit, "something", beside)
+
+
+# Ends only when the other has begun.
+WAITS = """import pathlib, time
+folder = pathlib.Path({!r})
+(folder / "{}").touch()
+while not (folder / "{}").exists(): time.sleep(.02)"""
 
 
 def test_the_order_is_that_of_a_first_hour():
     names = [step.name for step in first.steps()]
-    assert names[:8] == ["machine", "build", "tests", "few", "counters", "patterns", "memcheck", "racecheck"]
+    assert names[:8] == ["machine", "build", "tests", "counters", "patterns", "memcheck", "racecheck", "bench"]
     assert len(set(names)) == len(names) and all(step.limit <= 600 for step in first.steps())
     kernels = [item.kernel for item in benchmarks()]
     assert all(number < kernels.count(kernel) for kernel, number in first.CENTRAL)
@@ -27,9 +34,11 @@ def test_a_red_step_does_not_stop_the_next_and_the_last_lines_say_what_to_do(tmp
     said = []
     chosen = [step("one", "print('fine')"), step("two", "print('broken'); raise SystemExit(3)"),
               Step("three", ["no-such-tool"], 20, "nothing"), step("four", "import time; time.sleep(60)", 1),
-              step("five", "print(5)")]
+              step("five", "print(5)"),
+              step("six", WAITS.format(str(tmp_path), 1, 2)), step("seven", WAITS.format(str(tmp_path), 2, 1), beside=True)]
     outcome = first.go(chosen, 100, tmp_path, lambda text, **_: said.append(text))
-    assert outcome == {"one": "done", "two": "red", "three": "missing", "four": "too long", "five": "done"}
+    assert outcome == {"one": "done", "two": "red", "three": "missing", "four": "too long", "five": "done",
+                       "six": "done", "seven": "done"}
     assert (tmp_path / "two.log").read_text() == "broken\n" and "    broken" in said
     assert json.loads((tmp_path / "first.json").read_text()) == outcome
     closing = first.closing(chosen, outcome, "make gpu-first")

@@ -79,3 +79,6 @@ def test_a_kernel_that_is_right_and_not_timed_is_named(tmp_path, monkeypatch, ca
     gpu_table("rope")
     right, missing, *_ = capsys.readouterr().out.splitlines()
     assert right == "Right on A card (2026-01-02), not timed: rope_half." and "rope_heads" in missing
+    assert gpu_results.right_as_they_are(tmp_path / "a_card") == set()      # seen with unknown sources
+    (tmp_path / "a_card/checked.json").write_text(json.dumps(made | {"sources": gpu_results.sources()}))
+    assert gpu_results.right_as_they_are(tmp_path / "a_card") == set(made["right"])
