@@ -119,7 +119,7 @@ function player(step, begin = () => {}, milliseconds = 700) {
     if (timer) return stop();
     begin();
     if (still()) { step(); return undefined; }
-    button.textContent = "⏸";
+    button.textContent = "||";
     button.ariaLabel = "pause";
     timer = setInterval(() => { if (!button.isConnected || !step()) stop(); }, milliseconds);
     return undefined;

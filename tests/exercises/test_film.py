@@ -127,3 +127,6 @@ def test_of_python_the_first_value_that_the_reference_never_has_is_named(softmax
     assert "film(" in checked(softmax, wrong, monkeypatch)
     shorter = "def softmax(x):\n    return (x - x.amax(-1, keepdim=True)).exp()\n"
     assert value_film(softmax, shorter).message.startswith("Every tensor of yours")
+    counts = wrong.replace("e = ", "axes = torch.arange(x.dim() + 5)\n    e = ")
+    assert value_film(softmax, counts).message.startswith("Line 4: the result of `sum`")
+    assert "<code>sum</code>" in said._repr_html_()

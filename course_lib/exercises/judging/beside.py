@@ -3,6 +3,8 @@ import html
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from .verdict import ticks
+
 HEAD = ("", "yours", "the reference's")
 CELL = 'style="text-align:left;vertical-align:top;white-space:pre-wrap;background:transparent"'
 
@@ -27,8 +29,8 @@ class Beside:
         body = "".join(f"<tr>{row(cells, 'th scope=row', 'td', 'td')}</tr>" for cells in self.rows)
         head = row(HEAD, *["th scope=col"] * 3)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if self.rows else ""
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        return f"<p><b>{html.escape(self.message)}</b></p>{table}{notes}"
+        notes = "".join(f"<p>{ticks(note)}</p>" for note in self.notes)
+        return f"<p><b>{ticks(self.message)}</b></p>{table}{notes}"
 
 
 def number(value) -> str:

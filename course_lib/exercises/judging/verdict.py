@@ -59,12 +59,12 @@ class Verdict:
                        for label, text in self.details)
         table = ('<table style="border:none;margin:4px '
                  f'0;color:inherit;background:transparent">{rows}</table>' if rows else "")
-        ask = f'<p style="margin:4px 0"><b>Think:</b> {_ticks(self.ask)}</p>' if self.ask else ""
-        notes = "".join(f'<p style="margin:2px 0;opacity:.8">{_ticks(note)}</p>' for note in self.notes)
+        ask = f'<p style="margin:4px 0"><b>Think:</b> {ticks(self.ask)}</p>' if self.ask else ""
+        notes = "".join(f'<p style="margin:2px 0;opacity:.8">{ticks(note)}</p>' for note in self.notes)
         return (f'<div role="status" style="border-left:5px solid {colour};padding:4px 12px;margin:4px '
                 f'0"><p style="margin:2px 0"><b><span aria-hidden="true">{icon}</span> {self.status}</b> · '
                 f'Exercise {self.id} · {html.escape(self.title)}</p><p style="margin:2px '
-                f'0">{_ticks(self.headline)}</p>{table}{self.picture or ""}{ask}{notes}</div>')
+                f'0">{ticks(self.headline)}</p>{table}{self.picture or ""}{ask}{notes}</div>')
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         return {"text/plain": str(self), "text/html": self._repr_html_(), MIME: self.as_dict()}
@@ -76,7 +76,7 @@ def verdict_on(exercise, status: str, headline: str, details=(), **more) -> Verd
                    points=exercise.points if status == PASSED else 0, **more)
 
 
-def _ticks(text: str) -> str:
+def ticks(text: str) -> str:
     """Escape for HTML and turn `code` into <code>."""
     parts = html.escape(text).split("`")
     return ("".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts)) if len(parts) % 2
