@@ -280,8 +280,9 @@ unsigned rank_in_cluster(), cluster_size(), owner_rank(const void* p);
 void cluster_arrive(bool relaxed, const void* site);
 void cluster_wait(const void* site);
 void* in_block_of_cluster(const void* p, unsigned rank, const void* site);   // the same place in another's shared memory
-// An instruction of the tensor cores, told by one thread of those that issue it: so many multiplications and additions.
-void count_product(uint64_t operations, const void* site);
+// An instruction of the tensor cores, told by one thread of those that issue it: so many multiplications and additions, and
+// bytes that it reads in shared memory itself.
+void count_product(uint64_t operations, const void* site, uint64_t shared_bytes = 0);
 // A barrier of so many threads of the block, those that name the same key; and a value that a thread shows the
 // others between two barriers.
 void partial_barrier(uint32_t key, unsigned threads, const void* site, bool waits = true);

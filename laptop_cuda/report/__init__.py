@@ -69,6 +69,7 @@ class TensorCores:
     """What the tensor cores do: `mma` and `wmma` are instructions of a warp, `wgmma` of four."""
     instructions: int = 0
     flops: int = 0               # 2 m n k for each, of whole numbers too
+    wavefronts: int = 0          # of what `wgmma` reads in shared memory: 128 bytes each, never a conflict
 
 
 def _traffic(sites: list[dict], machine: Machine, unique: int | None = None) -> Traffic:
@@ -91,7 +92,7 @@ def _atomics(sites: list[dict], addresses: int = 0) -> Atomics:
 
 
 def _tensor_cores(sites: list[dict]) -> TensorCores:
-    return TensorCores(sum(s["requests"] for s in sites), sum(s["lanes"] for s in sites))
+    return TensorCores(*(sum(s[name] for s in sites) for name in ("requests", "lanes", "wavefronts")))
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,8 @@ class LaunchReport:
             rows.append(("atomics", f"{int(self.atomics):,}", f"{self.atomics.operations:,} operations", "",
                          "", ""))
         if self.tensor_cores.instructions:
-            rows.append(("tensor cores", f"{self.tensor_cores.instructions:,}", "", "", "",
+            passes = self.tensor_cores.wavefronts
+            rows.append(("tensor cores", f"{self.tensor_cores.instructions:,}", "", _passes(passes) if passes else "", "",
                          f"{self.tensor_cores.flops:,} FLOPs"))
         if self.barriers:
             rows.append(("barriers", f"{self.barriers:,}", "", "", "", ""))

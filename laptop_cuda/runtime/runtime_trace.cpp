@@ -121,11 +121,12 @@ void count_copied(int operation, uintptr_t address, size_t bytes, bool is_first,
     }
 }
 
-void count_product(uint64_t operations, const void* site) {
+void count_product(uint64_t operations, const void* site, uint64_t shared_bytes) {
     if (!current || !run->profiling) return;
     laptop_site& counts = site_for(code_offset(site), LAPTOP_PRODUCT, -1).counts;
     ++counts.requests;
     counts.lanes += operations;
+    counts.wavefronts += shared_bytes / (run->banks * run->bank_bytes);       // of whole rows of banks, in every layout
 }
 
 // Places of the lanes' bytes in shared memory. Red zones move an array by multiples of 128 bytes, which 32 banks

@@ -75,6 +75,13 @@ def test_the_header_quotes_what_is_counted():
     assert counted == told and counted[-1][0] == counted[6][0]
 
 
+def test_products_take_the_passes_of_shared_memory_that_a_card_counted():
+    """An H200, 2026-11-26, Nsight Compute: l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum."""
+    for rung, passes in ((5, 768), (8, 1280)):
+        launch, = launches_of(lambda: asynchrony.asynchronous_attention(*inputs(128, 128), rung=rung))
+        assert launch.tensor_cores.wavefronts == passes
+
+
 def test_a_timeline_shows_tiles_that_another_block_has_ordered():
     with cuda.profile() as report:
         asynchrony.asynchronous_attention(*inputs(129, 256), rung=8)

@@ -250,7 +250,8 @@ void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool a
         check_factor(p, b, form.b, form.n, 0);
     }
     if (++p.issued < GROUP) return;
-    count_product(2ull * ROWS * form.n * (32 / bytes_of(form.a)), site);
+    // One row of a factor is 32 bytes. A card reads each once for the warpgroup.
+    count_product(2ull * ROWS * form.n * (32 / bytes_of(form.a)), site, 32ull * (form.n + (a.registers ? 0 : ROWS)));
     if (!p.late && (!place || g.products[place - 1].made)) make(g, p);
     for (Thread& other : here().threads) {
         if (other.state == State::PHASE && other.awaited == &g) wake(&other);
