@@ -69,8 +69,8 @@ def rms_norm_kernel(x: torch.Tensor, factors: torch.Tensor | None = None, eps: f
     x, out = x.detach().contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
     if rows := out.numel() and out.numel() // x.shape[-1]:
         kernel = cuda.load("attention")[f"rms_norm<{C_TYPES[x.dtype]}>"]
-        kernel[math.ceil(rows / 4), 128](x, None if factors is None else factors.detach().contiguous(), out, rows,
-                                         x.shape[-1], eps)
+        factors = None if factors is None else factors.detach().contiguous()
+        kernel[math.ceil(rows / 4), 128](x, factors, out, rows, x.shape[-1], eps)
     return out
 
 

@@ -60,6 +60,10 @@ def test_on_the_course_s_kernels_a_model_says_the_same(model_type, by_torch, tmp
     assert gap(got, family.logits, mask()) < 1e-5
     model.kernels.clear()
     plain = open_model(tmp_path).stream(family.texts[0].tolist(), 3)
+    padded = torch.arange(23)[None] > 3                     # of one text: no window either
+    alone = [one.logits(family.texts[:1], padded) for one in (model, open_model(tmp_path))]
+    assert gap(*alone, padded) < 1e-5
+    model.kernels.clear()
     with cuda.profile() as report:
         assert list(model.stream(family.texts[0].tolist(), 3)) == list(plain)
     assert {name for name in model.kernels if "by torch" in name} == by_torch

@@ -19,6 +19,7 @@ from course_lib.field_guide.whole.parts import Norm
 from course_lib.flash_attention.kernels import forward_kernel
 from course_lib.launching import C_TYPES
 from course_lib.rope.kernels import rope_kernel
+from course_lib.sparse_attention import sliding_window_mask
 from course_lib.sparse_attention.kernels import window_sink_kernel
 
 
@@ -29,7 +30,7 @@ def use_kernels(decoder: nn.Module) -> Counter:
         if isinstance(module, Attention):
             module.attend = partial(_attend, module, module.attend, done)
             module.turned = partial(_turned, module, done)
-        elif isinstance(module, nn.RMSNorm) or isinstance(module, Norm) and module.kind != "layer" and module.bias is None:
+        elif isinstance(module, nn.RMSNorm) or isinstance(module, Norm) and module.kind != "layer":
             module.forward = partial(_normalised, module, module.forward, done)
     return done
 
@@ -37,20 +38,15 @@ def use_kernels(decoder: nn.Module) -> Counter:
 def _attend(layer: Attention, plain, done: Counter, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
     r, n, m = layer.recipe, q.shape[2], k.shape[2]
     q, scale = q.to(k.dtype), r.head_dim ** -0.5 if r.scale is None else r.scale
-    causal, window = seen.shape[:2] == (1, 1) and torch.equal(seen[0, 0], causal_mask(n, m, seen.device)), None
-    if not causal and n > 1:
-        window = r.window if n == m and r.reach == r.window and len(seen) == 1 else None
-    why = ("latents" if type(layer).attend is not Attention.attend else "softcap" if r.softcap else "wide heads" if max(q.shape[3], v.shape[3]) > LARGEST_WIDTH else
-           "number type" if q.dtype not in C_TYPES else "an indexer" if r.indexer or r.index_from is not None else
-           "mask" if not causal and n > 1 and (window is None or layer.sinks is not None or q.shape[3] != v.shape[3])
-           else None)
-    if why:
+    causal = seen.shape[:2] == (1, 1) and torch.equal(seen[0, 0], causal_mask(n, m, seen.device))
+    many = not causal and n > 1             # queries that see different keys, not by chapter 6's rule
+    if why := _left_to_torch(layer, q, k, v, seen, many):
         done[f"attention by torch: {why}"] += 1
         return plain(q, k, v, seen)
-    if window:
+    if many:
         done["attention in a window"] += 1
-        return window_sink_kernel(q, *(x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v)), window,
-                                  scale=scale)
+        k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+        return window_sink_kernel(q, k, v, r.window, scale=scale)
     done["attention"] += 1
     hidden = None if causal else torch.where(seen[:, :, 0], 0.0, float("-inf")).expand(k.shape[:3]).contiguous()
     out, total = forward_kernel(q, k, v, causal, scale, hidden)
@@ -58,6 +54,17 @@ def _attend(layer: Attention, plain, done: Counter, q: Tensor, k: Tensor, v: Ten
         return out
     share = torch.sigmoid(total - layer.sinks.float()[:, None])      # of the weight that the sink leaves
     return (out.float() * share[..., None]).to(out.dtype)
+
+
+def _left_to_torch(layer: Attention, q, k, v, seen, many: bool) -> str | None:
+    r, width, v_width = layer.recipe, q.shape[3], v.shape[3]
+    n, alike = q.shape[2], seen.shape[:2] == (1, 1) and layer.sinks is None and width == v_width
+    in_window = (r.window and alike and n == k.shape[2]
+                 and torch.equal(seen[0, 0].cpu(), sliding_window_mask(n, r.window)))
+    reasons = {"latents": type(layer).attend is not Attention.attend, "softcap": r.softcap,
+               "wide heads": max(width, v_width) > LARGEST_WIDTH, "number type": q.dtype not in C_TYPES,
+               "an indexer": r.indexer or r.index_from is not None, "mask": many and not in_window}
+    return next((why for why, holds in reasons.items() if holds), None)
 
 
 def _turned(layer: Attention, done: Counter, x: Tensor, positions: Tensor) -> Tensor:
@@ -77,7 +84,8 @@ def _turned(layer: Attention, done: Counter, x: Tensor, positions: Tensor) -> Te
 
 
 def _normalised(norm: nn.Module, plain, done: Counter, x: Tensor) -> Tensor:
-    if x.dtype not in C_TYPES or norm.weight is not None and norm.weight.dtype != x.dtype:
+    if x.dtype not in C_TYPES or getattr(norm, "bias", None) is not None or (
+            norm.weight is not None and norm.weight.dtype != x.dtype):
         done["norm by torch"] += 1
         return plain(x)
     done["norm"] += 1

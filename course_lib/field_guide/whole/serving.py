@@ -65,7 +65,8 @@ class Server(Engine):
         slots = [self.cache.slots(s.name, 0, s.computed + n) for s, n in batch]
         caches = [[[(n, Rows(self.cache, of_one, layer, s.computed)) for of_one, (s, n) in zip(slots, batch)]]
                   for layer in range(len(self.decoder.layers))]
-        return self.decoder(ids, positions, None, caches, last=[end - 1 for end in accumulate(counts)])[0].cpu()
+        last = [end - 1 for end in accumulate(counts)]
+        return self.decoder(ids, positions, None, caches, last=last)[0].cpu()
 
     def _kv_bytes(self, batch):
         keys, values = self.cache.keys, self.cache.values

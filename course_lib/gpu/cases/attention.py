@@ -25,9 +25,11 @@ CASES = [
     *(softmax(kernel, F16 if kernel == "softmax_half" else F32) for kernel in SOFTMAX_KERNELS),
     *(softmax("softmax_registers", dtype) for dtype in (F16, BF16)),
     *(Case(chapter="attention", kernels=("rms_norm",), dtype=dtype, counted=True, run=rms_norm_kernel,
-           inputs=lambda draw, rows, columns, bare=False: (draw(rows, columns), None if bare else draw(columns)),
+           inputs=lambda draw, rows, columns, bare=False: (
+               draw(rows, columns), None if bare else draw(columns)),
            oracle=lambda x, factors: torch.nn.functional.rms_norm(x, x.shape[-1:], factors, 1e-6),
-           small=({"rows": 5, "columns": 128}, {"rows": 1, "columns": 1, "bare": True}, {"rows": 33, "columns": 61}),
+           small=({"rows": 5, "columns": 128}, {"rows": 1, "columns": 1, "bare": True},
+                  {"rows": 33, "columns": 61}),
            large=({"rows": 4099, "columns": 4096},)) for dtype in (F32, F16, BF16)),
     Case(chapter="attention", kernels=("attention_scores", "softmax_on_chip", "attention_output"),
          counted=True, inputs=qkv, run=attention_kernel, oracle=attention_output,

@@ -225,7 +225,7 @@ def test_a_product_in_every_layout_and_type(number):
     with cuda.profile(sanitized=True) as report:
         getattr(compiled(source), f"once{number}")[1, 128, 32768](*images, registers, out, *distances,
             {0: 0, 128: 1, 64: 2, 32: 3}[width], adds)
-    assert report.launches[0].tensor_cores.wavefronts == n // 4 + 16 * (not in_registers)      # as an H200 counted 40 forms
+    assert report.launches[0].tensor_cores.wavefronts == n // 4 + 16 * (not in_registers)
     halves = 2 if d == "f16" else 1
     found = out.view(np.float16 if d == "f16" else np.float32 if d == "f32" else np.int32)
     t, i = np.ogrid[:128, :count * halves]
