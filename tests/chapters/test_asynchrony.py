@@ -249,19 +249,3 @@ __global__ void as_stored(const __grid_constant__ CUtensorMap map, uint4* out, i
 def test_a_swizzle_of_128_bytes_gives_eight_rows_eight_groups_of_banks():
     assert sorted(asynchrony.banks(range(8), 16, 128)) == list(range(0, 32, 4))
     assert set(asynchrony.banks(range(8), 16, 0)) == {4}
-
-
-def test_a_pipeline_as_deep_as_its_latency_waits_once():
-    at = {stages: asynchrony.pipeline(20, stages, latency=30, copy=5, use=10) for stages in (1, 2, 3, 4, 5)}
-    steps = {stages: tiles[-1].finished for stages, tiles in at.items()}
-    assert steps[1] == 20 * 40 and steps[2] == 10 * 40 + 10 and steps[4] == steps[5] == 30 + 20 * 10
-    assert sum(asynchrony.consumer_waits(at[4])) == asynchrony.consumer_waits(at[4])[0] == 30
-    slow = asynchrony.pipeline(20, 4, latency=30, copy=12, use=10)
-    assert slow[-1].finished == 30 + 19 * 12 + 10, "the path is the limit, whatever the depth"
-
-
-def test_two_groups_in_turns_hide_the_softmax():
-    turns = asynchrony.taking_turns
-    assert turns(10, 4, 4) == (80, 0.5)
-    assert turns(10, 4, 4, overlapped=True) == (44, 40 / 44)
-    assert turns(10, 4, 4, groups=2) == (84, 80 / 84)

@@ -8,16 +8,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.field_guide import (
-    FAMILIES, IDEAS, Cache, Reading, Recipe, Rotary, describe, layer_recipes, recorded, rotate, run_layers)
-from course_lib.field_guide.costs import LENGTHS, bytes_per_token, kept_bytes
+from course_lib.field_guide import (FAMILIES, IDEAS, Cache, Recipe, Rotary, describe, layer_recipes, recorded,
+                                    run_layers)
+from course_lib.field_guide.costs import LENGTHS, kept_bytes
 from course_lib.field_guide.families.registry import Family
 from course_lib.field_guide.ideas import BRANCHES
 from course_lib.field_guide.recorded import BATCH, EVERY, FILE, LENGTH, STEPS, WHOLE, padding, three_axes
 from course_lib.field_guide.show import in_lanes, in_years, published_models, way_is_free
-from course_lib.field_guide.state import fixed_rates, recurrence
-from course_lib.linear_attention import delta_rule
-from course_lib.rope import apply_rope, rope_table
 
 NAMES = recorded()
 QWEN3 = dict(model_type="qwen3", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
@@ -121,34 +118,6 @@ def test_recordings_are_not_all_alike():
 def test_a_family_is_a_difference_of_about_ten_lines(model_type):
     assert (isinstance(FAMILIES[model_type], Family) and FAMILIES[model_type].lines <= 12
             and FAMILIES[model_type].about)
-
-
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_rotation_is_chapter_2s(layout):
-    x, positions = torch.randn(2, 3, 7, 10), torch.randint(0, 40, (2, 7))
-    want = apply_rope(x, *rope_table(40, 6, 100.0), positions=positions, layout=layout, rotary_dim=6)
-    torch.testing.assert_close(rotate(x, Rotary(6, 100.0, layout), positions), want)
-
-
-def test_rotation_backwards_undoes_it():
-    x, positions = torch.randn(2, 3, 7, 10), torch.arange(7)
-    rotary = Rotary(6, at="back", layout="interleaved")
-    torch.testing.assert_close(rotate(rotate(x, rotary, positions), rotary, positions, backwards=True), x)
-
-
-def test_the_recurrence_is_chapter_4s_delta_rule():
-    q, k, v = (torch.randn(2, 3, 33, 8) for _ in range(3))
-    k = torch.nn.functional.normalize(k, dim=-1)
-    beta, decay = torch.rand(2, 3, 33), torch.rand(2, 3, 33)
-    want, state = delta_rule(q, k, v, beta, decay, return_state=True)
-    got, ours = recurrence(q, k, v, decay.log()[..., None], beta[..., None])
-    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(ours.reshape(state.shape), state, atol=1e-5, rtol=1e-5)
-
-
-def test_a_fixed_rate_falls_with_the_head_and_the_layer():
-    rates = [fixed_rates(8, layer, 4) for layer in range(4)]
-    assert all((a > b).all() for a, b in zip(rates, rates[1:])) and (rates[0].diff() < 0).all()
 
 
 def test_a_row_with_nothing_to_attend_to_gives_zero():
@@ -280,11 +249,6 @@ def test_a_layer_that_reuses_another_asks_for_it():
     layer = Recipe(8, 2, 1, 4, layer=1, reuses=0).build()
     with pytest.raises(ValueError, match="shared must hold the keys and values of layer 0"):
         layer(torch.randn(1, 3, 8))
-
-
-def test_bytes_per_token_of_deepseek_v3():
-    config = Reading(recorded("deepseek_v3").config | dict(kv_lora_rank=512, qk_rope_head_dim=64))
-    assert bytes_per_token(layer_recipes(config, 0)[0]) == 2 * 576
 
 
 def test_older_names_are_read_and_an_encoder_is_mentioned():

