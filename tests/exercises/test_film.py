@@ -4,7 +4,7 @@ import re
 import pytest
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, film, kernel_exercise, out, student
+from course_lib.exercises import Case, Misconception, film, student
 from course_lib.exercises.declare import declared, exercise, find
 from course_lib.exercises.judging.film import NothingToShow, kernel_film, value_film
 from course_lib.exercises.judging.judge import Oracle, draw, expected
