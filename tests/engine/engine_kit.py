@@ -4,6 +4,11 @@ import functools
 import math
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -105,6 +110,25 @@ def fault(kernel, grid, block, *args, **how) -> cuda.KernelError:
     with pytest.raises(cuda.KernelError) as caught:
         checked(kernel, grid, block, *args, **how)
     return caught.value
+
+
+def interrupted(script: str, **environment: str) -> tuple[str, float]:
+    """Ctrl-C a second after a script has said `ready`: what it says after `interrupted`, and after how many seconds."""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
+                               env=os.environ | environment)
+    timer = threading.Timer(30, process.kill)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        timer.start()
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        assert process.stdout.readline() == "interrupted\n"
+        return process.stdout.readline(), time.monotonic() - begun
+    finally:
+        timer.cancel()
+        process.kill()
+        process.wait()
 
 
 def rounded(value: Fraction, digits: int, finest: int, mode: str = "rn") -> float:

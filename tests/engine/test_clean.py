@@ -8,7 +8,7 @@ from typing import Callable
 
 import pytest
 import torch
-from engine_kit import COUNTS, ORDERS, checked, compiled, counted
+from engine_kit import COUNTS, ORDERS, checked, compiled
 
 import laptop_cuda as cuda
 
@@ -431,11 +431,3 @@ def test_three_orders_are_three_orders():
                                              torch.zeros(1, dtype=torch.int32), 256)
         results.append(out)
     assert not torch.equal(*results)
-
-
-def test_casts_to_vectors_are_one_request_of_their_width():
-    """2 blocks of 4 warps, two loads and a store of 16 bytes per lane: 512 bytes, 16 sectors each."""
-    run = CASES["macro_float4"]()
-    launch = counted(compiled(SOURCE).macro_float4, run.grid, run.block, *run.args)
-    assert (launch.global_load.requests, launch.global_load.sectors) == (16, 256)
-    assert (launch.global_store.requests, launch.global_store.sectors) == (8, 128)

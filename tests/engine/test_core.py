@@ -17,16 +17,18 @@ import laptop_cuda as cuda
 mod = cuda.compile('''
 #include <cuda_fp16.h>
 #include <device_functions.h>
+__device__ int blocks;
 __global__ void turn(const float* x, float* y, int n) {
     __shared__ float s[32];
     int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x == 0) atomicAdd(&blocks, 1);
     s[threadIdx.x] = i < n ? __half2float(__float2half(x[i])) : 0;
     __syncthreads();
     if (i < n) y[i] = s[31 - threadIdx.x];
 }''')
 x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
 mod.turn[2, 32](x, y, 64)
-assert (y == x.reshape(2, 32)[:, ::-1].ravel()).all()
+assert mod.globals["blocks"].tolist() == [2] and (y == x.reshape(2, 32)[:, ::-1].ravel()).all()
 with cuda.profile() as report:
     mod.turn[2, 32](x, y, 64)
 assert report.launches[0].global_load.sectors == 8

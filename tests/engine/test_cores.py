@@ -1,16 +1,13 @@
 """Blocks over the cores of the machine: the same results and messages, and what must stay on one."""
 import os
-import signal
-import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import mod as module  # noqa: F401
+from engine_kit import interrupted, mod as module  # noqa: F401
 from laptop_cuda.programs import run as run_program
 from laptop_cuda.regions import loops_of
 from laptop_cuda.sources import files_of
@@ -126,21 +123,8 @@ if child == 0:
     os._exit(5)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(os.listdir('/proc/self/task')), flush=True)
 """
-    environment = os.environ | {"LAPTOP_CUDA_CORES": "3", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
-                               env=environment)
-    timer = threading.Timer(30, process.kill)
-    timer.start()
-    try:
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(1.0)
-        process.send_signal(signal.SIGINT)
-        assert process.stdout.readline() == "interrupted\n"
-        assert process.stdout.readline() == "5 1\n"
-    finally:
-        timer.cancel()
-        process.kill()
-        process.wait()
+    said, _ = interrupted(script, LAPTOP_CUDA_CORES="3", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    assert said == "5 1\n"
 
 
 @pytest.mark.slow

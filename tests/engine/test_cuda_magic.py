@@ -1,15 +1,13 @@
 """The notebook side: `%%cuda` cells, names that never mean an earlier version, interrupts, colours."""
 import os
 import re
-import signal
 import subprocess
 import sys
 import textwrap
-import threading
-import time
 
 import pytest
 import torch
+from engine_kit import interrupted
 
 import laptop_cuda as cuda
 from laptop_cuda import build, magic
@@ -163,25 +161,13 @@ def test_an_interrupt_stops_a_kernel_within_a_second(mode):
         mod.k[1, 1](torch.ones(2))
         print("alive", flush=True)
     """)
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(1.0)
-        process.send_signal(signal.SIGINT)
-        begun = time.monotonic()
-        timer = threading.Timer(20, process.kill)
-        timer.start()
-        assert process.stdout.readline() == "interrupted\n"
-        assert time.monotonic() - begun < (3.0 if os.getloadavg()[0] > os.cpu_count() else 1.0)
-        assert process.stdout.readline() == "alive\n"
-        timer.cancel()
-    finally:
-        process.kill()
-        process.wait()
+    said, seconds = interrupted(script)
+    assert said == "alive\n" and seconds < (3.0 if os.getloadavg()[0] > os.cpu_count() else 1.0)
 
 
-def test_nothing_of_ipython_is_imported_by_the_engine():
-    script = ("import sys; sys.path.insert(0, %r); import laptop_cuda; print([m for m in ('IPython', "
-              "'matplotlib', 'nbformat') if m in sys.modules])" % str(build.PACKAGE.parent))
+def test_nothing_of_ipython_or_of_the_course_is_imported_by_the_engine():
+    names = ("IPython", "matplotlib", "nbformat", "anywidget", "ipywidgets", "course_lib")
+    script = (f"import sys; sys.path.insert(0, {str(build.PACKAGE.parent)!r}); import laptop_cuda.pictures.front; "
+              f"print([m for m in {names} if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -415,18 +415,6 @@ def test_what_compiled_once_is_compiled_again_when_it_changes(tmp_path, monkeypa
         gpu.compile_check(file, ("sm_90",))
 
 
-def test_nvcc_errors_name_the_line(tmp_path, with_nvcc):
-    (tmp_path / "bad.cu").write_text("__global__ void k(float* x) {\n  x[0] = missing;\n}\n")
-    with pytest.raises(cuda.CompileError) as caught:
-        gpu.compile_check(tmp_path / "bad.cu", ("sm_90",))
-    assert caught.value.line == 2 and "missing" in str(caught.value)
-
-
-def test_the_entries_compile_for_gpus(tmp_path, with_nvcc):
-    (tmp_path / "kit.cu").write_text(SOURCE)
-    gpu.compile_check(tmp_path / "kit.cu", ("sm_90",), ("fill<float, 4>", "fill<half>"))
-
-
 @pytest.mark.slow
 def test_a_kernel_with_grid_sync_is_launched_cooperatively(tmp_path):
     """Only such a launch makes `grid.sync()` valid on a card; others in the file are launched as ever."""
@@ -481,15 +469,6 @@ def test_globals_set_before_the_first_launch_reach_every_device(monkeypatch):
 def test_a_card_s_own_instructions_may_be_used():
     assert gpu.architecture_flag((8, 6)) == "-gencode=arch=compute_86,code=sm_86"
     assert gpu.architecture_flag((9, 0)) == "-gencode=arch=compute_90a,code=sm_90a"
-
-
-@pytest.mark.slow
-def test_nvcc_assembles_wgmma_for_its_card(tmp_path, with_nvcc):
-    (tmp_path / "hopper.cu").write_text('__global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); '
-                                        '}\n')
-    gpu.compile_check(tmp_path / "hopper.cu", ("sm_90a",))
-    with pytest.raises(cuda.CompileError):
-        gpu.compile_check(tmp_path / "hopper.cu", ("sm_90",))
 
 
 @pytest.mark.parametrize("output, advice",

@@ -1,9 +1,7 @@
 """The player: what goes to the browser, its words in both languages, where it opens, its still."""
-import html
 import json
 import re
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from urllib.parse import unquote
@@ -131,19 +129,6 @@ def test_the_still_is_an_image_with_words(capsys):
     image = ET.fromstring(unquote(re.search(r'src="data:image/svg\+xml,([^"]+)"', picture.html())[1]))
     assert image.attrib["aria-label"] == picture.words
     assert "1 of 2 blocks" in Trace(launch_of("odd_ones").replay(blocks=[1])).picture(0).words
-
-
-def test_where_nobody_watches_no_widget_is_made(monkeypatch):
-    shown = []
-    monkeypatch.setitem(sys.modules, "IPython", type(sys)("IPython"))
-    sys.modules["IPython"].get_ipython = lambda: type("Shell", (), {"kernel": 1})()
-    display = type(sys)("IPython.display")
-    display.display = lambda data, metadata=None, raw=False: shown.append(data)
-    monkeypatch.setitem(sys.modules, "IPython.display", display)
-    launch_of("every").play()
-    launch_of("every").play()
-    assert set(shown[0]) == {"text/html", "text/plain"} and shown[0] == shown[1]
-    assert "warp 0" in html.unescape(shown[0]["text/plain"])
 
 
 def test_variables_of_a_lane_have_their_names():

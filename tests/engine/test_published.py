@@ -46,22 +46,6 @@ __global__ void last_block(const float* x, float* part, float* y, int barrier, i
         if (threadIdx.x == 0) ticket = 0;
     }
 }
-__global__ void one_fences(const float* x, float* part, float* y) {          // as NVIDIA's threadFenceReduction
-    __shared__ bool last;
-    __shared__ float s[64];
-    s[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        float sum = 0;
-        for (int k = 0; k < 64; ++k) sum += s[k];
-        part[blockIdx.x] = sum;
-        __threadfence();
-        last = atomicInc(&ticket, gridDim.x) == gridDim.x - 1;
-    }
-    __syncthreads();
-    if (last && threadIdx.x < gridDim.x) atomicAdd(y, part[threadIdx.x]);
-    if (last && threadIdx.x == 0) ticket = 0;
-}
 __device__ int a, b = 3, *c;
 __constant__ float d[4] = {1, 2, 3, 4}, e = 5;
 __global__ void counts_up() { ++a, ++b; }
@@ -142,14 +126,6 @@ def test_the_last_block_needs_a_barrier_before_its_ticket(mod, order):
         with pytest.raises(cuda.KernelError) as caught:
             launch(barrier, fence)
         assert caught.value.kind == "race" and "part[" in str(caught.value)
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_one_thread_may_fence_for_its_block(mod, order):
-    y = np.zeros(1, np.float32)
-    mod.globals["ticket"] = 0
-    checked(mod.one_fences, 4, 64, ramp(256), np.zeros(4, np.float32), y, **order)
-    assert y[0] == ramp(256).sum()
 
 
 def test_every_variable_of_a_declaration_is_known(mod):

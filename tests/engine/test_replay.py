@@ -113,13 +113,6 @@ def test_intervals_end_at_their_barriers():
         assert e["interval"] == replay.steps[e["step"]]["interval"]
 
 
-def test_conflicts_are_those_of_the_line():
-    launch, _ = launched("transpose")
-    steps = [s for s in launch.replay().steps if s["array"] == "tile" and s["kind"] == "load"]
-    assert {s["line"] for s in steps} == line_of(SOURCE, "// conflicts")
-    assert [(s["wavefronts"], s["excess"]) for s in steps] == [(32, 31)] * 32
-
-
 def test_diverged_lanes_are_masked():
     launch, _ = launched("odd_ones")
     replay = launch.replay(blocks=[0])
@@ -161,13 +154,6 @@ def test_arrays_behind_pointers_are_kept_too():
     rows[1][:] = 0
     events = launch.replay().events
     assert [e["value"] for e in events if e["kind"] == "store"] == [2, 16] == out.tolist()
-
-
-def test_banks_are_those_of_the_machine_that_was_counted():
-    launch, _ = launched("transpose", machine=cuda.Machine(banks=16))
-    replay = launch.replay()
-    assert replay.to_dict()["machine"] == {"banks": 16, "bank_bytes": 4, "sector_bytes": 32, "warp_size": 32}
-    assert replay.totals["shared_load"]["excess"] == launch.shared_load.excess
 
 
 def test_it_is_bounded_and_says_so():
