@@ -1,4 +1,4 @@
-"""Thrust's algorithms against NumPy and Python: by key, by stencil, on computed iterators."""
+"""Thrust's containers and algorithms against NumPy and Python; kernels on its memory are checked."""
 from itertools import accumulate, groupby
 
 import numpy as np
@@ -9,9 +9,11 @@ START = r"""
 #include <thrust/adjacent_difference.h>
 #include <thrust/binary_search.h>
 #include <thrust/complex.h>
+#include <thrust/count.h>
 #include <thrust/device_malloc.h>
 #include <thrust/device_vector.h>
 #include <thrust/execution_policy.h>
+#include <thrust/host_vector.h>
 #include <thrust/iterator/constant_iterator.h>
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/iterator/discard_iterator.h>
@@ -19,7 +21,9 @@ START = r"""
 #include <thrust/iterator/zip_iterator.h>
 #include <thrust/random.h>
 #include <thrust/merge.h>
+#include <thrust/sequence.h>
 #include <thrust/shuffle.h>
+#include <thrust/transform_reduce.h>
 #include <thrust/zip_function.h>
 #include <cuda/std/functional>
 using thrust::make_zip_iterator;
@@ -33,7 +37,7 @@ void show(const char* name, const ints& v) { show(name, v.begin(), v.end()); }
 struct odd { __host__ __device__ bool operator()(int x) const { return x % 2; } };
 struct twice { __host__ __device__ int operator()(int x) const { return 2 * x; } };
 const int n = 24;
-int main() {
+int main(int argc, char**) {
     ints x(n), y(n), k(n);
     thrust::tabulate(x.begin(), x.end(), [](int i) { return (i * 7 + 3) % 11; });
     thrust::tabulate(y.begin(), y.end(), [](int i) { return i * 5 % 13; });
@@ -60,6 +64,16 @@ BY_KEY = r"""
     show("most", s.begin(), most.second);
     r = x, s = y, thrust::sort(zipped(r, s), zipped(r, s) + n), show("zipped x", r), show("zipped y", s);
     r = x, s = y, thrust::reverse(zipped(r, s), zipped(r, s) + n), show("reversed", s);
+    thrust::host_vector<int> h(n);
+    for (int i = 0; i < n; ++i) h[i] = x[i];
+    r = h, thrust::sequence(s.begin(), s.end(), 1);
+    thrust::sort_by_key(s.begin(), s.end(), r.begin(), thrust::greater<int>()), show("falling", r);
+    printf("doubles %d\n", thrust::transform_reduce(h.begin(), h.end(), twice(), 0, thrust::plus<int>()));
+    auto first = make_zip_iterator(thrust::make_tuple(thrust::counting_iterator<int>(0), h.begin()));
+    auto late = [](auto t) { return thrust::get<0>(t) > 9 && thrust::get<1>(t) > 2; };
+    printf("late %d\n", int(thrust::count_if(first, first + n, late)));
+    const int* raw = thrust::raw_pointer_cast(x.data());
+    add<<<1, 32>>>(thrust::raw_pointer_cast(r.data()) + (argc > 1), raw, raw, raw), show("added", r);
 """
 STENCILS = r"""
     r = x, show("kept", r.begin(), thrust::remove_if(r.begin(), r.end(), y.begin(), odd()));
@@ -173,7 +187,6 @@ def by_key(function) -> list:
     return [v for _, run_of in groupby(range(24), key=lambda i: K[i]) for v in function([*run_of])]
 
 
-@pytest.mark.slow
 def test_by_key(program):
     least = by_key(lambda at: accumulate([(X[i], Y[i]) for i in at], min))
     pairs = sorted(zip(X, Y))
@@ -183,7 +196,11 @@ def test_by_key(program):
         "from zero": by_key(lambda at: np.cumsum(X[at]) - X[at]), "least x": [x for x, _ in least],
         "its y": [y for _, y in least], "starts": by_key(lambda at: at[:1]),
         "firsts": by_key(lambda at: X[at[:1]]), "most": by_key(lambda at: [X[at].max()]),
-        "zipped x": [x for x, _ in pairs], "zipped y": [y for _, y in pairs], "reversed": [*Y[::-1]]}
+        "zipped x": [x for x, _ in pairs], "zipped y": [y for _, y in pairs], "reversed": [*Y[::-1]],
+        "falling": [*X[::-1]], "doubles": [2 * X.sum()], "late": [(X[10:] > 2).sum()],
+        "added": [*X[::-1] + 3 * X]}
+    (error,) = program(whole(BY_KEY), arguments=["one too far"]).errors
+    assert error["kind"] == "out of bounds" and "24 elements" in error["message"]
 
 
 @pytest.mark.slow
