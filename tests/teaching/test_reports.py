@@ -184,12 +184,6 @@ def test_what_a_regrade_changes_is_listed(marked):
     assert changes.rows_of(results / "nothing.csv") == {}
 
 
-def test_the_command_refuses_a_date_that_is_none(tmp_path, capsys):
-    put(tmp_path / "in" / "ann" / "03_gqa.ipynb", notebook(CELL))
-    assert grade.main([str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--due", "tomorrow"]) == 2
-    assert "--due tomorrow" in capsys.readouterr().err
-
-
 def test_a_full_disk_is_reported_in_one_sentence(tmp_path, monkeypatch, capsys):
     def full(path, content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -13,7 +13,6 @@ import torch
 
 from adversaries import forget_private_exercises, hostile
 from course_lib.teaching.marks import marking
-from course_lib.teaching.confined import walls
 from course_lib.exercises.running.results import Request
 from course_lib.teaching.confined.reach import hidden_paths, readable_paths
 from course_lib.teaching.confined.probe import missing_walls

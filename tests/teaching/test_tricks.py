@@ -71,7 +71,11 @@ def cells(*made: dict) -> bytes:
     return json.dumps({"cells": [{"cell_type": "code"} | cell for cell in made]}).encode()
 
 
-CONTENTS = {
+NOTHING = {f"nothing {chr(97 + n)}": data for n, data in enumerate((
+    b"", b"{", b"[]", b"null", b"\xff\xfe\x00", b'{"cells": 3}', zipped({"a": "b"}),
+    b'{"cells": [1, null, {"cell_type": "code"}]}', b'{"cells": [{"cell_type": "code", "source": {"a": 1}}]}',
+    b'{"cells": ' + b"[" * 100_000, "{\"cells\": [\"\ud800\"]}".encode("utf-8", "surrogatepass")))}
+CONTENTS = NOTHING | {
     "deep": b'{"cells": [], "metadata": ' + b'{"a": ' * 50_000 + b"1" + b"}" * 50_000 + b"}",
     "ids twice": notebook(RIGHT, "# EXERCISE 1.93\nscores = 1").replace(
         '"metadata"', '"id": "same", "metadata"').encode(),
@@ -94,7 +98,8 @@ def link_in_a_zip() -> bytes:
                    "01_attention.ipynb/": ""})
 
 
-ZIPS = {"a link": link_in_a_zip(), "cut short": zipped({"01_attention.ipynb": notebook(RIGHT)})[:-30],
+ZIPS = NOTHING | {
+        "a link": link_in_a_zip(), "cut short": zipped({"01_attention.ipynb": notebook(RIGHT)})[:-30],
         "a way out": zipped({"../../dan/01_attention.ipynb": notebook(RIGHT)}),
         "bomb": zipped({"01_attention.ipynb": "0" * (60 << 20)}), "no zip": b"PK\x03\x04" + b"\xff" * 500,
         "a wrong checksum": (whole := zipped({"01_attention.ipynb": notebook(RIGHT)}))[:60] + bytes(8)
@@ -135,3 +140,4 @@ def test_whatever_a_folder_holds_the_batch_ends_and_each_has_a_row(tmp_path):
     assert of_student["casey"].file == "casey/01_attention.ipynb" and of_student["zip a way out"].cells
     assert all(of_student[name].cells == {"1.91": RIGHT} for name in ("utf", "format"))
     assert all(of_student[name].problem for name in ("fifo", "link", "device", "zip bomb", "zip no zip"))
+    assert not any(of_student[before + name].cells for name in NOTHING for before in ("", "zip "))
