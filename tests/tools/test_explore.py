@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from course_lib import cuda, explore
+from course_lib import explore
 from course_lib.explore import banks, sectors
 from course_lib.explore.frame import Canvas, Choice, Explorable, Point, Slider, Text, amount
 from course_lib.explore.frame.explorable import FILE, LARGEST_TABLE
@@ -220,14 +220,6 @@ def test_the_javascript_that_computes(needs, tmp_path):
     done = subprocess.run([node, "--test", "front.test.mjs"], cwd=tmp_path, capture_output=True, text=True,
                           timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_engine_knows_nothing_of_the_course():
-    code = ("import sys; import laptop_cuda.pictures.front; print(sorted(m for m in sys.modules if "
-            "m.split('.')[0] in ('course_lib', 'anywidget', 'ipywidgets')))")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          cwd=cuda.KERNELS.parent)
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
 def test_a_page_gets_an_answer_whatever_happens(monkeypatch):
