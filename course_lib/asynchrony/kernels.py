@@ -18,23 +18,27 @@ RUNGS = {1: ("asynchrony", "one_tile", 64, 32, 64), 2: ("asynchrony", "two_buffe
          6: ("asynchrony/warpgroup", "overlapped", 64, 64, 160),
          7: ("asynchrony/flash3", "flash3_forward", 128, 128, 384),
          8: ("asynchrony/flash3", "shared_by_cluster", 128, 128, 384)}
+THREE_GROUPS = ("asynchrony/flash3", "flash3_three_groups", 192, 128, 512)      # rung 7 in three warpgroups
 CLUSTERS = 8                            # the rung whose blocks come in twos, and order half a tile each
 SLOTS = 4                               # tiles in the ring of the rungs from 5 on: keys, values, keys, values
 
 
 def asynchronous_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
-                           rung: int = 7, stages: int = 3) -> tuple[Tensor, Tensor]:
-    """One rung of the ladder: -> out (batch, n_heads, n_q, head_dim), lse (batch, n_heads, n_q) in float32.
+                           rung: int = 7, stages: int = 3, groups: int = 2,
+                           key_bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """One rung of the ladder: -> out (batch, n_heads, n_q, v_dim), lse (batch, n_heads, n_q) in float32.
 
-    bfloat16; head_dim 64, from rung 5 on also 128. stages: buffers of the ring in rungs 3 and 4, 2 to 4."""
-    scale = check_asynchronous(q, k, v, scale, causal, rung, RUNGS, stages)
-    out, lse = q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
+    bfloat16; head_dim 64, from rung 5 on also 128; v_dim the same. stages: buffers of the ring in rungs 3 and 4,
+    2 to 4. groups: rung 7 in 3 warpgroups takes v_dim 64, and key_bias (batch, n_kv_heads, n_k) for the scores."""
+    scale = check_asynchronous(q, k, v, scale, causal, rung, RUNGS, stages, groups, key_bias)
+    out, lse = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
     (n_q, d), n_k, heads = q.shape[2:], k.shape[2], q.shape[0] * q.shape[1]
     if out.numel() == 0 or n_k == 0:                    # nothing to launch
         return out.zero_(), lse.fill_(-math.inf)
-    file, name, rows, keys, threads = RUNGS[rung]
+    file, name, rows, keys, threads = RUNGS[rung] if groups == 2 else THREE_GROUPS
     q, k, v = aligned(q, k, v)
     instance = f"<{d}>" if rung >= 5 else f"<{stages}>" if rung >= 3 else ""
+    instance = instance if groups == 2 else f"<{d}, {'false' if key_bias is None else 'true'}>"
     blocks, twos = math.ceil(n_q / rows), rung == CLUSTERS
     kernel, grid = cuda.load(file)[name + instance], (blocks + blocks % 2 * twos, heads)
     last = lse, q.shape[1] // k.shape[1], n_q, n_k, float(scale), int(causal)
@@ -44,7 +48,11 @@ def asynchronous_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False
     kernel.shared_limit = SHARED_BYTES_SM90
     ordered = keys // 2 if twos else keys
     sizes = (q, 64), (k, ordered), (v, ordered), (out, 64)
-    kernel[grid, threads, 2 * d * (rows + SLOTS * keys)](*(tile_map(x, n, 128) for x, n in sizes), *last)
+    maps = [tile_map(x, n, 128) for x, n in sizes]
+    if groups == 3:                     # the bias of all heads is one row, where a tile may begin anywhere
+        bias, unit = (lse, 1) if key_bias is None else (key_bias.expand(k.shape[:3]).float(), scale)
+        maps.append(cuda.tensor_map(aligned(bias if unit == 1 else bias / unit)[0].flatten(), (keys,)))
+    kernel[grid, threads, 2 * d * (rows + SLOTS * keys) + (groups - 2) * 4 * SLOTS * keys](*maps, *last)
     return out, lse
 
 

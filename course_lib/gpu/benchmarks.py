@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 
+from course_lib.asynchrony import asynchronous_attention
 from course_lib.asynchrony.kernels import RUNGS as asynchrony_rungs
 from course_lib.attention import softmax_kernel
 from course_lib.attention.kernels import SOFTMAX_KERNELS
@@ -166,15 +167,22 @@ def window():
 
 def w2():
     """The kernel alone, on prepared queries, keys and bias; the preparation is another row."""
-    from course_lib.gpu.cases.w2_attention import attend_prepared, prepared
+    from course_lib.gpu.cases.w2_attention import attend_by_wgmma, attend_prepared, prepared
+
+    def of_means(dot_product, **chosen):
+        """A score of width d, no bias."""
+        return lambda q, k, v, bias, causal: partial(
+            dot_product, q[..., :64].contiguous(), k[..., :64].contiguous(), v, causal, rung=7, **chosen)
 
     shape = {"b": 4, "heads": 16, "n": 8192, "m": 8192, "d": 64, "causal": True}
     yield Benchmark(case_of("w2_prepare"), "w2_prepare", shape, w2_prepare_floor)
     yield Benchmark(case_of("flash_tensor_core", BF16, "W2"), "flash_tensor_core", shape, w2_floor,
-                    {"our flash_tensor_core": lambda q, k, v, bias, causal: partial(
-                        forward_kernel, q[..., :64].contiguous(), k[..., :64].contiguous(),
-                        v, causal, rung=7)},
-                    prepare=prepared, run=attend_prepared, note="W2")
+                    {"our flash_tensor_core": of_means(forward_kernel)}, prepare=prepared, run=attend_prepared, note="W2")
+    yield Benchmark(case_of("flash3_three_groups", BF16, "W2"), "flash3_three_groups", shape, w2_floor,
+                    {"our flash3_three_groups": of_means(asynchronous_attention, groups=3),
+                     "our flash3_forward": of_means(asynchronous_attention),
+                     "our flash_tensor_core, W2": lambda *prepared: partial(attend_prepared, *prepared)},
+                    prepare=prepared, run=attend_by_wgmma, note="W2")
 
 
 def decoding():
@@ -208,6 +216,9 @@ def asynchrony():
         peers = every_sdpa(causal) | {"our flash_tensor_core": lambda *qkv: partial(forward_kernel, *qkv, rung=7)}
         for _, kernel, *_ in list(asynchrony_rungs.values())[first - 1:]:
             yield Benchmark(case_of(kernel), kernel, shape, attention_floor(2), peers)
+        if first == 7:
+            yield Benchmark(case_of("flash3_three_groups", BF16, "d = 64"), "flash3_three_groups", shape,
+                            attention_floor(2), peers)
 
 
 def main(argv: list[str]) -> int:

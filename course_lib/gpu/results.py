@@ -18,7 +18,8 @@ FOLDER = Path(DATA) / "gpu"
 CHAPTERS = ("attention", "rope", "gqa", "linear_attention", "sparse_attention", "flash_attention", "kv_cache",
             "paged_attention", "w2_attention", "asynchrony")
 # The last rung of these ladders is a kernel in another chapter's file.
-BORROWED = {"paged_attention": ("paged_tensor_core", "merge_splits"), "w2_attention": ("flash_tensor_core",)}
+BORROWED = {"paged_attention": ("paged_tensor_core", "merge_splits"),
+            "w2_attention": ("flash_tensor_core", "flash3_three_groups")}
 
 
 def write(folder: Path, name: str, text: str) -> None:

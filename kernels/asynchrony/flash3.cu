@@ -3,7 +3,7 @@
 //   out = softmax(scale * q k^T) v,   lse = log of the sum of exp of each row's scores
 //
 // q, out (heads, n_q, D), k, v (heads / group_size, n_k, D) in bfloat16, lse (heads, n_q) in float; D is 64 or 128.
-// Any n; scale above 0. Sums, softmax and lse in float. For sm_90a.
+// Any n; scale above 0. Sums, softmax and lse in float. For sm_90a. flash3_three_groups: a bias per key, for chapter 9.
 //
 // What rung 6 does within a warpgroup, and beyond it:
 //   two warpgroups      64 query rows each, from the same tiles of 128 keys: k and v are copied once for 128 rows
@@ -17,9 +17,9 @@
 
 using namespace asynchronous;
 
-constexpr int GROUPS = 2, ROWS = 64 * GROUPS, KEYS = 128, SLOTS = 4, PRODUCER = 128, CONSUMERS = 128 * GROUPS;
+constexpr int ROWS = 128, KEYS = 128, SLOTS = 4, PRODUCER = 128, CONSUMERS = 256, TWO_GROUPS = 256;
 // Barriers of the hardware: a warpgroup's own, and its turn at the tensor cores.
-enum { OWN = 1, TURN = OWN + GROUPS };
+enum { OWN = 1, TURN = 4 };
 
 __device__ __forceinline__ void announce(int number, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
@@ -33,15 +33,15 @@ __device__ __forceinline__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// A warpgroup's rows from row0 on against all tiles; `group` is 0 or 1.
-template <int D, typename R>
+// A warpgroup's rows from row0 on against all tiles; `group` is its number, of GROUPS.
+template <int D, int DV, bool BIAS, int GROUPS, typename R>
 __device__ __forceinline__ void consume(R ring, bf16* q_tile, const CUtensorMap* out_map,
                                         float* __restrict__ lse, int group, int row0, int tiles, int n_q,
                                         int n_k, float scale, int causal) {
     const int row = row0 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     const int seen_by_all = keys_seen(row0, n_q, n_k, causal);
     Softmax softmax;
-    float o[D / 64][32] = {}, s[KEYS / 2], shrink[2];
+    float o[DV / 64][32] = {}, s[KEYS / 2], shrink[2];
     uint32_t p[KEYS / 16][4];
     auto weigh = [&](int j) {
         ring.leave(2 * j);
@@ -50,23 +50,25 @@ __device__ __forceinline__ void consume(R ring, bf16* q_tile, const CUtensorMap*
     };
     if (tiles > 0) {
         const bf16* k_tile = ring.arrived(0);
+        if (BIAS) start_from(s, ring.bias(0));
         begin_products();
-        multiply_rows<D, KEYS>(s, q_tile, k_tile);
+        multiply_rows<D, KEYS>(s, q_tile, k_tile, BIAS);
         commit_products();
         wait_products<0>();
         weigh(0);
         pack_rows(p, s);
     }
-    if (group == 1 && tiles > 1) announce(TURN, CONSUMERS);  // the first turn is the other's
+    if (group == GROUPS - 1 && tiles > 1) announce(TURN, TWO_GROUPS);  // the first turn is the first one's
     for (int j = 1; j < tiles; ++j) {
         const bf16 *k_tile = ring.arrived(2 * j), *v_tile = ring.arrived(2 * j - 1);
-        meet(TURN + group, CONSUMERS);
+        if (BIAS) start_from(s, ring.bias(2 * j));
+        meet(TURN + group, TWO_GROUPS);
         begin_products();
-        multiply_rows<D, KEYS>(s, q_tile, k_tile);
+        multiply_rows<D, KEYS>(s, q_tile, k_tile, BIAS);
         commit_products();
-        multiply_columns<D, KEYS>(o, p, v_tile);
+        multiply_columns<DV, KEYS>(o, p, v_tile);
         commit_products();
-        if (group == 0 || j + 1 < tiles) announce(TURN + 1 - group, CONSUMERS);
+        if (group + 1 < GROUPS || j + 1 < tiles) announce(TURN + (group + 1) % GROUPS, TWO_GROUPS);
         wait_products<1>();
         weigh(j);
         wait_products<0>();
@@ -77,12 +79,40 @@ __device__ __forceinline__ void consume(R ring, bf16* q_tile, const CUtensorMap*
     if (tiles > 0) {
         const bf16* v_tile = ring.arrived(2 * tiles - 1);
         begin_products();
-        multiply_columns<D, KEYS>(o, p, v_tile);
+        multiply_columns<DV, KEYS>(o, p, v_tile);
         commit_products();
         wait_products<0>();
         ring.leave(2 * tiles - 1);
     }
     send_rows(q_tile, o, softmax, out_map, lse, row0, blockIdx.y, n_q, OWN + group);
+}
+
+// A block: GROUPS warpgroups and the producer, whose registers they take.
+template <int D, int DV, bool BIAS, int GROUPS>
+__device__ __forceinline__ void attend(const CUtensorMap* q_map, const CUtensorMap* k_map,
+                                       const CUtensorMap* v_map, const CUtensorMap* bias_map,
+                                       const CUtensorMap* out_map, float* __restrict__ lse, int group_size,
+                                       int n_q, int n_k, float scale, int causal) {
+    constexpr int ROWS = 64 * GROUPS, CONSUMERS = 128 * GROUPS;
+    extern __shared__ __align__(1024) bf16 q_tiles[];
+    __shared__ uint64_t q_full, full[SLOTS], empty[SLOTS];
+    Ring<D, ROWS, KEYS, SLOTS, DV, BIAS> ring = {q_tiles, &q_full, full, empty};
+    const int row0 = (gridDim.x - 1 - blockIdx.x) * ROWS, head = blockIdx.y;
+    const int tiles = tiles_seen(row0, ROWS, KEYS, n_q, n_k, causal);
+    if (threadIdx.x == 0) ring.start(CONSUMERS / 32);
+    __syncthreads();
+
+    if (threadIdx.x < PRODUCER) {
+        give_registers<24>();
+        if (threadIdx.x == 0)
+            ring.produce(q_map, k_map, v_map, row0, head, head / group_size, tiles, bias_map, n_k);
+    } else {
+        take_registers<GROUPS == 2 ? 240 : 160>();
+        const int group = threadIdx.x / 128 - 1;
+        wait(&q_full, 0);
+        consume<D, DV, BIAS, GROUPS>(ring, q_tiles + group * 64 * D, out_map, lse, group, row0 + group * 64,
+                                     tiles, n_q, n_k, scale, causal);
+    }
 }
 
 // 7: grid (n_q / 128, heads), block 384, dynamic shared memory: 2 D (128 + 4 * 128) bytes.
@@ -91,24 +121,22 @@ __global__ void __launch_bounds__(PRODUCER + CONSUMERS, 1)
     flash3_forward(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
                    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap out_map,
                    float* __restrict__ lse, int group_size, int n_q, int n_k, float scale, int causal) {
-    extern __shared__ __align__(1024) bf16 q_tiles[];
-    __shared__ uint64_t q_full, full[SLOTS], empty[SLOTS];
-    Ring<D, ROWS, KEYS, SLOTS> ring = {q_tiles, &q_full, full, empty};
-    const int row0 = (gridDim.x - 1 - blockIdx.x) * ROWS, head = blockIdx.y;
-    const int tiles = tiles_seen(row0, ROWS, KEYS, n_q, n_k, causal);
-    if (threadIdx.x == 0) ring.start(CONSUMERS / 32);
-    __syncthreads();
+    attend<D, D, false, 2>(&q_map, &k_map, &v_map, nullptr, &out_map, lse, group_size, n_q, n_k, scale,
+                           causal);
+}
 
-    if (threadIdx.x < PRODUCER) {
-        give_registers<24>();
-        if (threadIdx.x == 0) ring.produce(&q_map, &k_map, &v_map, row0, head, head / group_size, tiles);
-    } else {
-        take_registers<240>();
-        const int group = threadIdx.x / 128 - 1;
-        wait(&q_full, 0);
-        consume<D>(ring, q_tiles + group * 64 * D, &out_map, lse, group, row0 + group * 64, tiles, n_q, n_k,
-                   scale, causal);
-    }
+// The same in three warpgroups, whose registers suffice for values of width 64 alone; with BIAS of scale * (q k^T +
+// key_bias), by a map of key_bias (heads / group_size * n_k). Grid (n_q / 192, heads), block 512, dynamic shared memory:
+// 2 D (192 + 4 * 128) + 4 * 512 bytes.
+template <int D, bool BIAS>
+__global__ void __launch_bounds__(PRODUCER + 384, 1)
+    flash3_three_groups(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
+                        const __grid_constant__ CUtensorMap v_map,
+                        const __grid_constant__ CUtensorMap out_map,
+                        const __grid_constant__ CUtensorMap bias_map, float* __restrict__ lse, int group_size,
+                        int n_q, int n_k, float scale, int causal) {
+    attend<D, 64, BIAS, 3>(&q_map, &k_map, &v_map, &bias_map, &out_map, lse, group_size, n_q, n_k, scale,
+                           causal);
 }
 
 // 8: two neighbouring blocks, a cluster, share each tile: 256 rows per copy of k and v. Each orders half of it, for
@@ -178,8 +206,8 @@ __global__ void __launch_bounds__(PRODUCER + CONSUMERS, 1) __cluster_dims__(2)
         take_registers<240>();
         const int group = threadIdx.x / 128 - 1;
         wait(&q_full, 0);
-        consume<D>(ring, q_tiles + group * 64 * D, &out_map, lse, group, row0 + group * 64, tiles, n_q, n_k,
-                   scale, causal);
+        consume<D, D, false, 2>(ring, q_tiles + group * 64 * D, &out_map, lse, group, row0 + group * 64,
+                                tiles, n_q, n_k, scale, causal);
     }
     meet_cluster();  // nobody leaves while the other may still write here
 }

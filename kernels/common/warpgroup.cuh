@@ -80,13 +80,25 @@ __device__ __forceinline__ void multiply(float (&d)[32], const uint32_t (&a)[4],
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
 }
 
-// s (64 x KEYS) = q k^T of tiles D wide, in pieces of 64 columns.
+// s (64 x KEYS) = q k^T of tiles D wide, in pieces of 64 columns, + s if adds.
 template <int D, int KEYS>
-__device__ __forceinline__ void multiply_rows(float (&s)[KEYS / 2], const bf16* q_tile, const bf16* k_tile) {
+__device__ __forceinline__ void multiply_rows(float (&s)[KEYS / 2], const bf16* q_tile, const bf16* k_tile,
+                                              int adds = 0) {
 #pragma unroll
     for (int c = 0; c < D; c += 16)
         multiply(s, described(q_tile + c / 64 * 64 * 64 + c % 64),
-                 described(k_tile + c / 64 * KEYS * 64 + c % 64), c > 0);
+                 described(k_tile + c / 64 * KEYS * 64 + c % 64), adds || c > 0);
+}
+// Sums that begin with the bias of their column's key: the product adds to it, no instruction of its own does.
+template <int COUNT>
+__device__ __forceinline__ void start_from(float (&s)[COUNT], const float* bias) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 4) {
+        const float2 pair = *(const float2*)(bias + 2 * i + threadIdx.x % 4 * 2);
+        s[i] = s[i + 2] = pair.x;
+        s[i + 1] = s[i + 3] = pair.y;
+    }
+    __syncwarp();  // one lane gives the tile back for all
 }
 // o (64 x D) += p v, p in registers, by 64 columns.
 template <int D, int KEYS>
@@ -156,11 +168,10 @@ __device__ __forceinline__ void hide(float (&s)[COUNT], int row, int k0, int n_q
 }
 
 // ---- The way in: ROWS query rows, and tiles of KEYS keys and of as many values, in turn, in a ring of SLOTS tiles
-// with two barriers each.
-template <int D, int ROWS, int KEYS, int SLOTS>
+// with two barriers each. Values may be narrower than keys, and with a tile of keys comes its BIAS.
+template <int D, int ROWS, int KEYS, int SLOTS, int DV = D, bool BIAS = false>
 struct Ring {
-    static constexpr int TILE = KEYS * D;
-    bf16* q_tile;  // by 64 rows and 64 columns; the ring's tiles are behind it
+    bf16* q_tile;  // by 64 rows and 64 columns; the ring's tiles are behind it, and behind them the biases
     uint64_t *q_full, *full, *empty;
 
     // One thread starts the barriers; each warp that uses the tiles leaves each of them once.
@@ -168,22 +179,32 @@ struct Ring {
         init(q_full, 1);
         for (int s = 0; s < SLOTS; ++s) init(&full[s], 1), init(&empty[s], warps);
     }
-    // One thread orders the queries, then keys and values of all tiles.
+    // One thread orders the queries, then keys and values of all tiles. The map of the bias is of one row, all heads'.
     __device__ void produce(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
-                            int row0, int head, int kv_head, int tiles) {
+                            int row0, int head, int kv_head, int tiles, const CUtensorMap* bias_map = nullptr,
+                            int n_k = 0) {
         expect(q_full, ROWS * D * sizeof(bf16));
         for (int r = 0; r < ROWS; r += 64)
             for (int c = 0; c < D; c += 64)
                 load_tile(q_tile + r * D + c * 64, q_map, c, row0 + r, head, q_full);
         for (int i = 0; i < 2 * tiles; ++i) {
-            const int s = i % SLOTS;
+            const int s = i % SLOTS, width = i % 2 ? DV : D;
+            const int TILE = KEYS * (BIAS && i % 2 == 0 ? D + 2 : width);  // a float has the bytes of two
             wait(&empty[s], i / SLOTS % 2 ^ 1);
             expect(&full[s], TILE * sizeof(bf16));
-            for (int c = 0; c < D; c += 64)
+            for (int c = 0; c < width; c += 64)
                 load_tile(tile(i) + c * KEYS, i % 2 ? v_map : k_map, c, i / 2 * KEYS, kv_head, &full[s]);
+            if (BIAS && i % 2 == 0) {
+                const int at[] = {kv_head * n_k + i / 2 * KEYS};
+                ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, bias(i), bias_map, at,
+                                          full + s);
+            }
         }
     }
-    __device__ __forceinline__ bf16* tile(int i) { return q_tile + ROWS * D + i % SLOTS * TILE; }
+    __device__ __forceinline__ bf16* tile(int i) { return q_tile + ROWS * D + i % SLOTS * (KEYS * D); }
+    __device__ __forceinline__ float* bias(int i) {
+        return (float*)(q_tile + (ROWS + SLOTS * KEYS) * D) + i % SLOTS * KEYS;
+    }
     // Tile i when it is there: keys of tile j are 2 j, its values 2 j + 1.
     __device__ __forceinline__ const bf16* arrived(int i) {
         wait(&full[i % SLOTS], i / SLOTS % 2);

@@ -43,6 +43,17 @@ def test_every_rung_is_attention(rung):
             assert relative(ours, want) < 4e-3 and relative(ours, theirs) < 4e-3, (n_q, n_k)
 
 
+@pytest.mark.parametrize("order", ["late", "seeded"])
+def test_a_bias_per_key_with_values_of_a_width_of_their_own(order):
+    """Three groups, whose tiles begin at any byte of the bias, in a ring that is filled more than once."""
+    q, k, v = inputs(200, 389, 128, heads=2)
+    bias = torch.linspace(-3, 3, 389).view(1, 1, -1)
+    with cuda.sanitize(order=order):
+        got = asynchrony.asynchronous_attention(q, k, v[..., :64], True, 0.5, groups=3, key_bias=bias)
+    right = attention(*(x.double() for x in (q, k, v[..., :64])), True, 0.5, bias.double())
+    assert all(relative(ours, want) < 4e-3 for ours, want in zip(got, right))
+
+
 def test_nothing_to_attend_to():
     q, k, v = inputs(3, 5)
     out, lse = asynchrony.asynchronous_attention(q, k[:, :, :0], v[:, :, :0])
@@ -53,7 +64,8 @@ def test_nothing_to_attend_to():
     (dict(zip("qkv", torch.zeros(3, 1, 1, 3, 64))), "q must be bfloat16"), (dict(rung=0), "rung must be 1, 2"),
     (dict(stages=5), "stages must be 2, 3 or 4"), (dict(causal=torch.ones(3, 3)), "causal must be"),
     (dict(zip("qk", inputs(3, 3, 32))), "q must have a width of 64"),
-    (dict(v=inputs(3, 3, 32)[2]), "v must have the width of q, 64; got 32")])
+    (dict(v=inputs(3, 3, 32)[2]), "v must have the width of q, or 64 in 3 groups, 64; got 32"),
+    (dict(key_bias=torch.zeros(3)), "groups must be 3 for a key_bias, 3; got 2"), (dict(rung=8, groups=3), "groups must be 2 in rung 8")])
 def test_bad_input_is_named(change, words):
     with pytest.raises(ValueError, match=words):
         asynchrony.asynchronous_attention(**dict(zip("qkv", inputs(3, 3))) | change)
@@ -128,8 +140,8 @@ PRODUCTS = [
     (6, "        wait_products<0>();\n        ring.leave(2 * j - 1);", "ring.leave(2 * j - 1);", "race", "waited for"),
     (6, "        pack_rows(p, s);\n    }\n    if", "    }\n    if", "wrong", "")]
 FLASH3 = [
-    (7, "if (group == 1 && tiles > 1) announce(TURN, CONSUMERS);", "", "deadlock", "no thread can go on"),
-    (7, "if (group == 0 || j + 1 < tiles) announce", "if (group == 0) announce", "deadlock", "can go on"),
+    (7, "if (group == GROUPS - 1 && tiles > 1) announce(TURN, TWO_GROUPS);", "", "deadlock", "no thread can go on"),
+    (7, "if (group + 1 < GROUPS || j + 1 < tiles) announce", "if (group + 1 < GROUPS) announce", "deadlock", "can go on"),
     (7, "ring.start(CONSUMERS / 32);", "ring.start(CONSUMERS / 64);", "misused barrier", "empty[0]"),
     (7, "if ((j + 1) * KEYS > seen_by_all) hide", "if ((j + 1) * KEYS > n_k) hide", "wrong", ""),
     (7, "wait_products<1>();", "", "race", "not waited for"),

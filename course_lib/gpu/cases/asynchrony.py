@@ -10,12 +10,13 @@ SHAPES = (HEADS | {"n": 33, "m": 100, "d": 64, "causal": True}, HEADS | {"n": 10
           HEADS | {"n": 129, "m": 31, "d": 64}, HEADS | {"n": 1, "m": 129, "d": 64})
 
 
-def wide(shapes):
-    return tuple(shape | {"d": 128} for shape in shapes)
+def of_width(d, shapes):
+    return tuple(shape | {"d": d} for shape in shapes)
 
 
-CASES = [Case(chapter="asynchrony", kernels=(name,), dtype=BF16, inputs=qkv, oracle=attention, hopper=True,
-              run=partial(asynchronous_attention, rung=rung),
-              small=SHAPES[:2] + (wide(SHAPES[2:]) if rung >= 5 else SHAPES[2:]),
-              large=GROUPED_LARGE if rung >= 5 else tuple(s | {"d": 64} for s in GROUPED_LARGE))
-         for rung, (_, name, *_) in RUNGS.items()]
+of_attention = partial(Case, chapter="asynchrony", dtype=BF16, inputs=qkv, oracle=attention, hopper=True)
+CASES = [of_attention(kernels=(name,), run=partial(asynchronous_attention, rung=rung),
+                      small=SHAPES[:2] + of_width(d, SHAPES[2:]), large=of_width(d, GROUPED_LARGE))
+         for rung, (_, name, *_) in RUNGS.items() for d in [128 if rung >= 5 else 64]]
+CASES += [of_attention(kernels=("flash3_three_groups",), run=partial(asynchronous_attention, groups=3), note="d = 64",
+                       small=SHAPES, large=of_width(64, GROUPED_LARGE))]

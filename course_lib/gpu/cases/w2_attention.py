@@ -3,6 +3,7 @@ from functools import partial
 
 import torch
 
+from course_lib.asynchrony import asynchronous_attention
 from course_lib.gpu.case import BF16, F16, F32, Case, gradients
 from course_lib.w2_attention import w2_attention
 from course_lib.flash_attention.kernels import forward_kernel as forward_kernel_6
@@ -41,6 +42,10 @@ def attend_prepared(q, k, v, bias, causal):
     return forward_kernel_6(q, k, v, causal, 1.0, bias, rung=7)[0]
 
 
+def attend_by_wgmma(q, k, v, bias, causal):
+    return asynchronous_attention(q, k, v, causal, 1.0, groups=3, key_bias=bias)[0]
+
+
 def forward(number, *kernels, dtype=F32, note="", small=SMALL, large=LARGE):
     return Case(chapter="w2_attention", kernels=kernels, dtype=dtype, note=note, tensor_cores=number == 3,
                 inputs=gaussians, run=lambda *x: w2_attention_kernel(*x, number),
@@ -66,6 +71,10 @@ CASES = [
     *(forward(3, "w2_prepare", "flash_tensor_core", dtype=dtype, note="width 2 d",
               small=WIDE, large=WIDE_LARGE)
       for dtype in (F16, BF16)),
+    Case(chapter="w2_attention", kernels=("w2_prepare", "flash3_three_groups"), dtype=BF16, hopper=True, note="W2",
+         inputs=gaussians, run=lambda *x: attend_by_wgmma(*prepared(*x)), oracle=exact,
+         small=(*WIDE, SMALL[0] | {"v_dim": 64}, WIDE[0] | {"n": 200, "m": 389, "causal": False}),
+         large=(*LARGE, *WIDE_LARGE)),
     forward(1, "w2_score_matrix", "softmax_rows", "weighted_sum", small=(*SMALL, *UNEVEN)),
     forward(2, "w2_flash", small=(*SMALL, *UNEVEN)),
     *(forward(3, "flash_tensor_core", dtype=dtype, note="W2") for dtype in (F16, BF16)),
