@@ -3,7 +3,7 @@
 //   out = softmax(scale * q k^T) v,   lse = log of the sum of exp of each row's scores
 //
 // q, out (heads, n_q, D), k, v (heads / group_size, n_k, D) in bfloat16, lse (heads, n_q) in float; D is 64 or 128.
-// Any n; scale above 0. Sums, softmax and lse in float. For sm_90a. flash3_three_groups: a bias per key, for chapter 9.
+// Any n; scale above 0. Sums, softmax and lse in float. For sm_90a. In three groups a bias per key, for chapter 9.
 //
 // What rung 6 does within a warpgroup, and beyond it:
 //   two warpgroups      64 query rows each, from the same tiles of 128 keys: k and v are copied once for 128 rows
