@@ -169,8 +169,7 @@ def w2():
     """The kernel alone, on prepared queries, keys and bias; the preparation is another row."""
     from course_lib.gpu.cases.w2_attention import attend_by_wgmma, attend_prepared, prepared
 
-    def of_means(dot_product, **chosen):
-        """A score of width d, no bias."""
+    def of_means(dot_product, **chosen):    # a score of width d, no bias
         return lambda q, k, v, bias, causal: partial(
             dot_product, q[..., :64].contiguous(), k[..., :64].contiguous(), v, causal, rung=7, **chosen)
 
