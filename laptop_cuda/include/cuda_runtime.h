@@ -31,7 +31,11 @@
 #define __device__
 #define __host__
 // A protected symbol is how the runtime knows a constant from a __device__ variable.
+#if defined(__wasm__)             // which has no such symbols
+#define __constant__ __attribute__((section("laptop_constants")))
+#else
 #define __constant__ __attribute__((visibility("protected")))
+#endif
 #define __managed__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __assume(condition) ((void)0)

@@ -221,7 +221,12 @@ void laptop_free(laptop_result*);
 // Primitives for the CUDA headers
 // `site` is always the return address in the student's code, LAPTOP_SITE taken in the function that the student called. That
 // function must be LAPTOP_FN (no hooks inside it): then at -O0, where nothing is inlined, each source call has its own address.
+#if defined(__wasm__)
+extern "C" const void* laptop_called_at;      // WebAssembly tells no address of its code: see page/hooked.py
+#define LAPTOP_SITE laptop_called_at
+#else
 #define LAPTOP_SITE __builtin_return_address(0)
+#endif
 #if defined(__clang__)
 #define LAPTOP_QUIET \
     __attribute__((no_sanitize("thread", "coverage", "undefined"), disable_sanitizer_instrumentation))

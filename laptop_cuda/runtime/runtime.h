@@ -7,6 +7,7 @@
 //   runtime_phases.cpp     cuda::barrier, asynchronous copies
 //   runtime_warp.cpp       shuffles, votes, __syncwarp: lanes that wait for each other
 //   runtime_memory.cpp     the bytes that kernels may touch, and their names
+//   runtime_image.cpp      the variables of the kernel's library
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads
 //   runtime_limit.cpp      which blocks are checked, in a run that is to answer in time
@@ -53,7 +54,12 @@ struct Stack {
     char* top = nullptr;         // where the first frame starts
     size_t bytes = 0;            // from low on
 };
-constexpr size_t STACK_BYTES = 256 << 10, BLOCK_STACK_BYTES = 16 << 20;
+#if defined(__wasm__)
+constexpr size_t STACK_BYTES = 64 << 10;         // all memory is 4 GiB
+#else
+constexpr size_t STACK_BYTES = 256 << 10;
+#endif
+constexpr size_t BLOCK_STACK_BYTES = 16 << 20;
 constexpr size_t GUARD_BYTES = 64 << 10;     // a whole number of pages on every system, arm64 included
 Stack new_stack(size_t bytes = STACK_BYTES);
 void free_stack(const Stack&);
@@ -303,7 +309,7 @@ struct Run {
     unsigned banks = 32, bank_bytes = 4, sector_bytes = 32, warp_size = 32;      // of the machine that is counted
     uint32_t n_threads = 0;
     uint64_t n_blocks = 0;
-    uintptr_t code = 0;                  // where the kernel's library is loaded
+    uintptr_t code = 0, code_high = 0;   // where the kernel's library is loaded
     std::vector<std::unique_ptr<Block>> blocks;      // one, or all of them once grid.sync() is used
     std::vector<std::unique_ptr<Cluster>> clusters;
     uint32_t cluster[3] = {}, cluster_size = 1;      // 0: nothing is said of clusters
@@ -392,7 +398,7 @@ laptop_party party_of(uint32_t block, uint32_t thread, uint32_t pc, int action);
 laptop_party party(const Thread*, uint32_t pc, int action);
 inline uint32_t code_offset(const void* pc) {
     uintptr_t p = (uintptr_t)pc;
-    return p >= run->image_low && p < run->image_high ? (uint32_t)(p - run->code) : 0;
+    return p >= run->code && p < run->code_high ? (uint32_t)(p - run->code) : 0;
 }
 uint32_t place_in_kernel(const Thread*, const void* pc);
 // What happens in a helper happens, for the kernel's own body, at the call of the helper.
@@ -531,6 +537,8 @@ void add_other(laptop_error&, const laptop_party&);
 [[noreturn]] void fail(const laptop_error&);     // ends the launch, from a fiber or from the scheduler
 laptop_error& launch_error();    // where the error of the block that runs here is kept
 [[noreturn]] void escape();
+void attempt(void (*perform)(const laptop_launch&), const laptop_launch&);       // to its end, or to its first error
+bool was_interrupted();
 void check_interrupt();
 bool uninitialised_read_of(const Thread*);       // an error after one may be its consequence
 struct Busy {                    // the stop button waits: the heap may be in use

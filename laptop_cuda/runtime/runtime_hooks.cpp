@@ -8,8 +8,12 @@
 #include "runtime.h"
 #include "runtime_settled.h"
 
-#define PC __builtin_return_address(0)
+#define PC LAPTOP_SITE
+#if defined(__wasm__)
+#define FRAME nullptr            // clang calls for the kernel's own functions alone
+#else
 #define FRAME (*(const void**)__builtin_frame_address(0))        // of the caller, which is compiled with -O0
+#endif
 
 namespace laptop {
 
@@ -264,7 +268,9 @@ extern "C" {
     void __tsan_write##size(void* p) { store<size>((uintptr_t)p, PC); }                                        \
     void __tsan_volatile_read##size(void* p) { touch((uintptr_t)p, size, 0, true, PC); }                       \
     void __tsan_volatile_write##size(void* p) { touch((uintptr_t)p, size, 1, true, PC); }                      \
-    void __tsan_read_write##size(void* p) { touch((uintptr_t)p, size, 0, false, PC), touch((uintptr_t)p, size, 1, false, PC); }
+    void __tsan_read_write##size(void* p) {                                                                    \
+        const void* pc = PC;                                                                                   \
+        touch((uintptr_t)p, size, 0, false, pc), touch((uintptr_t)p, size, 1, false, pc); }
 HOOKS(1) HOOKS(2) HOOKS(4) HOOKS(8) HOOKS(16)
 // Types whose alignment is less than their size: struct { int a, b; }.
 #define UNALIGNED(size)                                                                                        \
@@ -276,11 +282,13 @@ UNALIGNED(2) UNALIGNED(4) UNALIGNED(8) UNALIGNED(16)
 void __tsan_read_range(void* p, size_t n) { touch_range((uintptr_t)p, n, 0, PC); }
 void __tsan_write_range(void* p, size_t n) { touch_range((uintptr_t)p, n, 1, PC); }
 void* __tsan_memcpy(void* to, const void* from, size_t n) {
-    touch_range((uintptr_t)from, n, 0, PC), touch_range((uintptr_t)to, n, 1, PC);
+    const void* pc = PC;         // the next thread's, once this one has waited
+    touch_range((uintptr_t)from, n, 0, pc), touch_range((uintptr_t)to, n, 1, pc);
     return memcpy(to, from, n);
 }
 void* __tsan_memmove(void* to, const void* from, size_t n) {
-    touch_range((uintptr_t)from, n, 0, PC), touch_range((uintptr_t)to, n, 1, PC);
+    const void* pc = PC;
+    touch_range((uintptr_t)from, n, 0, pc), touch_range((uintptr_t)to, n, 1, pc);
     return memmove(to, from, n);
 }
 void* __tsan_memset(void* to, int value, size_t n) {

@@ -1,17 +1,12 @@
 // One launch, from its description to its result.
-#include <dlfcn.h>
-#include <fenv.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <mutex>
-#include <new>
 
 #include "runtime.h"
-#include "runtime_signals.h"
 
 namespace laptop {
 
@@ -280,29 +275,12 @@ static int code_of(const laptop_error& e) {
     return INVALID_CONFIGURATION;
 }
 
-static void attempt(const laptop_launch& l) {
-    sigjmp_buf here, *outer = way_out;
-    way_out = &here;
-    if (sigsetjmp(here, 1) == 0) {
-        try {
-            perform(l);
-        } catch (const std::bad_alloc&) {
-            run->error = bad_launch("out of memory", 0);
-        }
-    } else {
-        jumped_out();
-        fesetround(FE_TONEAREST);                // the stop button may have met a thread within __fadd_rd
-    }
-    current = nullptr;
-    way_out = outer;
-}
-
 static void attempt_with_signals(const laptop_launch& l) {
     if (++level == 1) {
         Signals signals;
-        attempt(l);
+        attempt(perform, l);
     } else {
-        attempt(l);
+        attempt(perform, l);
     }
     --level;
 }

@@ -121,7 +121,7 @@ void one_memory(const char* names) {
         if (n.detail && !strcmp(n.detail, names)) return;
     }
     Busy busy;
-    laptop_error e = make_error("overlap", "", __builtin_return_address(0), 5);
+    laptop_error e = make_error("overlap", "", LAPTOP_SITE, 5);
     e.detail = names;
     run->notes.push_back(e);
 }

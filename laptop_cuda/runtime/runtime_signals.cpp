@@ -1,6 +1,6 @@
 // A crash inside a kernel ends the launch, not the process; so does the stop button. The handlers are installed
 // only while a launch lasts. They run on a stack of their own: a thread's may be the one that overflowed.
-#include <dlfcn.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <ucontext.h>
 #include <unistd.h>
+
+#include <new>
 
 #include "runtime.h"
 #include "runtime_signals.h"
@@ -27,6 +29,23 @@ constexpr size_t HANDLER_STACK = 64 << 10;
 void escape() {
     if (!run->shared_out) about_to_jump_out();           // else it stays on its stack
     siglongjmp(*way_out, 1);
+}
+
+void attempt(void (*perform)(const laptop_launch&), const laptop_launch& l) {
+    sigjmp_buf here, *outer = way_out;
+    way_out = &here;
+    if (sigsetjmp(here, 1) == 0) {
+        try {
+            perform(l);
+        } catch (const std::bad_alloc&) {
+            run->error = bad_launch("out of memory", 0);
+        }
+    } else {
+        jumped_out();
+        fesetround(FE_TONEAREST);                // the stop button may have met a thread within __fadd_rd
+    }
+    current = nullptr;
+    way_out = outer;
 }
 
 bool was_interrupted() { return interrupted; }

@@ -6,7 +6,6 @@
 namespace laptop {
 // Set by the launch, and by each thread that runs blocks of it; taken by every error.
 extern __thread sigjmp_buf* way_out __attribute__((tls_model("initial-exec")));
-bool was_interrupted();
 struct HandlerStack {            // of a thread: a handler cannot run on a stack that overflowed
     char* memory;
     HandlerStack();
