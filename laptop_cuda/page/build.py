@@ -1,0 +1,147 @@
+"""Sources with hooks as one WebAssembly module, with the engine's own runtime in it.
+
+The compiler is clang as the package ziglang brings it; threads switch by Asyncify, a pass of Binaryen's."""
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..build import engine_digest
+from ..packs import folders, include_flags
+from ..toolchain.cache import cache, digest, locked
+from ..toolchain.compilers import COMMON, identify
+from .hooked import CODE, hooked
+
+HERE = Path(__file__).parent / "wasm"
+NEEDED = {"ziglang": "ziglang", "icpp_binaryen": "icpp-binaryen"}
+# Of the runtime, what asks a system for what a page has not: wasm/ has it in its place.
+OF_A_SYSTEM = ("fibers", "signals", "cores", "image")
+TARGET = ["-target", "wasm32-wasi", "-std=c++17", "-fno-exceptions", "-fno-sanitize=undefined", "-fno-stack-protector",
+          f"-I{HERE / 'include'}"]
+MEMORY = 1 << 30
+
+
+@dataclass(frozen=True)
+class Source:
+    """A rewritten text with its entries and table, and the names of the files whose lines are told."""
+    text: str
+    files: tuple[str, ...]
+    flags: tuple[str, ...] = ()          # where it looks for what it includes
+
+
+class NoWasm(RuntimeError):
+    """Something is missing here, or a source does not compile for the page."""
+
+
+def missing() -> str:
+    """What is to be installed before a module can be built; "" if nothing is."""
+    wanted = [package for module, package in NEEDED.items() if find_spec(module) is None]
+    return f'{" and ".join(wanted)} not installed: pip install -e ".[page]"' if wanted else ""
+
+
+def module(sources: list[Source]) -> bytes:
+    """One module of all sources; a launch names a source by its place in the list."""
+    if without := missing():
+        raise NoWasm(without)
+    key = digest(_runtime_key(), *(p.read_bytes() for p in sorted(HERE.parent.glob("*.py"))), *(str(s) for s in sources))
+    made = cache() / f"page-{key}"
+    with locked(made):
+        if not (made / "page.wasm").exists():
+            objects = _side_by_side(lambda n: _source(made, n, sources[n]), range(len(sources)))
+            _link(made, [*_runtime(), *objects], len(sources))
+        return (made / "page.wasm").read_bytes()
+
+
+def _runtime_key() -> str:
+    own = (p.read_bytes() for p in sorted(HERE.rglob("*")) if p.is_file())
+    return digest(engine_digest(), _zig().version, *TARGET, *own)
+
+
+def _zig():
+    return identify((sys.executable, "-m", "ziglang", "c++"), 0)
+
+
+def _run(*words, cwd: Path) -> None:
+    environment = os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(cache() / "zig")}
+    command = [*_zig().command, *map(str, words)]
+    ran = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    if ran.returncode:
+        raise NoWasm(ran.stderr[:3000])
+
+
+def _source(made: Path, number: int, source: Source) -> Path:
+    """An object: the text with hooks first, then optimised."""
+    text, between, end = (made / f"{number}.{ending}" for ending in ("cpp", "ll", "o"))
+    text.write_text(source.text, encoding="utf-8")
+    hooks = ["-Xclang", "-fsanitize=thread"]
+    flags = [f for f in _zig().traced() if f not in ("-fsanitize=thread", "-fstack-clash-protection")]
+    common = [f for f in COMMON if f not in ("-fPIC", "-fvisibility=hidden")]
+    words = [*common, *flags, *hooks, *TARGET, *include_flags(), *source.flags]
+    _run(*words, "-S", "-emit-llvm", text, "-o", between, cwd=made)
+    between.write_text(hooked(between.read_text(encoding="utf-8"), source.files, number), encoding="utf-8")
+    _run("-target", "wasm32-wasi", "-O2", "-Wno-override-module", "-c", between, "-o", end, cwd=made)
+    return end
+
+
+def _runtime() -> list[Path]:
+    """The runtime's objects, made once."""
+    made = cache() / f"page-runtime-{_runtime_key()}"
+    parts = [p for p in sorted(folders("runtime")[0].glob("runtime_*.cpp"))
+             if p.stem.removeprefix("runtime_") not in OF_A_SYSTEM] + sorted(HERE.glob("*.cpp"))
+    objects = [made / f"{p.stem}.o" for p in parts]
+    includes = [f"-I{folder}" for folder in [HERE, folders("runtime")[0], folders("include")[0]]]
+
+    def one(part: Path, to: Path) -> None:
+        _run(*TARGET, "-O2", f"-DLAPTOP_PAGE_CODE={CODE}u", *includes, "-c", part, "-o", to.with_suffix(".new.o"), cwd=made)
+        to.with_suffix(".new.o").replace(to)
+    with locked(made):
+        _side_by_side(lambda pair: pair[1].exists() or one(*pair), zip(parts, objects))
+    return objects
+
+
+def _side_by_side(do, things) -> list:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(do, things))
+
+
+def _link(made: Path, objects: list[Path], sources: int) -> None:
+    named = ", ".join(f"laptop_source_{n}" for n in range(sources))
+    (made / "sources.cpp").write_text(
+        '#include "page.h"\n' + "".join(f'extern "C" const laptop::PageSource laptop_source_{n};\n' for n in range(sources))
+        + f"const laptop::PageSource* const laptop::laptop_sources[] = {{{re.sub('laptop_source', '&laptop_source', named)}}};\n")
+    _run(*TARGET, "-O2", f"-I{HERE}", "-c", made / "sources.cpp", "-o", made / "sources.o", cwd=made)
+    _run("-target", "wasm32-wasi", "-mexec-model=reactor", "-O2", "-s", "-Wl,--max-memory=" + str(MEMORY), made / "sources.o",
+         *objects, "-o", made / "linked.wasm", cwd=made)
+    (made / "page.new").write_bytes(asyncified((made / "linked.wasm").read_bytes()))
+    (made / "page.new").replace(made / "page.wasm")
+
+
+class _Written(ctypes.Structure):
+    _fields_ = [("binary", ctypes.c_void_p), ("bytes", ctypes.c_size_t), ("map", ctypes.c_void_p)]
+
+
+def asyncified(wasm: bytes) -> bytes:
+    """The module with frames that can be put away, and made smaller."""
+    import icpp_binaryen
+    home = Path(icpp_binaryen.__file__).parent / "lib"
+    lib = ctypes.CDLL(str(next(p for p in home.iterdir() if "binaryen" in p.name)))
+    lib.BinaryenModuleRead.restype = ctypes.c_void_p
+    lib.BinaryenModuleAllocateAndWrite.restype = _Written
+    lib.BinaryenModuleRunPasses.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_char_p), ctypes.c_uint32]
+    lib.BinaryenModuleAllocateAndWrite.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    module = lib.BinaryenModuleRead(wasm, ctypes.c_size_t(len(wasm)))
+    lib.BinaryenModuleSetFeatures.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
+    lib.BinaryenModuleSetFeatures(module, lib.BinaryenFeatureAll())
+    lib.BinaryenSetPassArgument(b"asyncify-ignore-imports", b"1")
+    lib.BinaryenSetOptimizeLevel(2)
+    lib.BinaryenSetShrinkLevel(1)
+    passes = [b"asyncify", b"simplify-locals", b"coalesce-locals", b"vacuum", b"merge-blocks", b"optimize-instructions",
+              b"reorder-locals", b"remove-unused-module-elements"]
+    lib.BinaryenModuleRunPasses(module, (ctypes.c_char_p * len(passes))(*passes), len(passes))
+    written = lib.BinaryenModuleAllocateAndWrite(module, None)
+    return ctypes.string_at(written.binary, written.bytes)

@@ -1,0 +1,147 @@
+"""A source's text in LLVM's language, made ready for WebAssembly, which tells no address of its code.
+
+Before each call of a function with hooks the number of the call is stored where the runtime looks for the place
+of a call. The numbers' lines, the variables and the entries are put into a table at the end; all else is internal."""
+import re
+from dataclasses import dataclass, field
+
+CODE = 0xE0000000            # the number 0, beyond all memory
+CALL = re.compile(r"\s+(?:%[\w.]+ = )?(?:(?:tail|musttail|notail) )?call .*?@(?P<name>[\w.$]+|\"[^\"]+\")\(")
+INDIRECT = re.compile(r"\s+(?:%[\w.]+ = )?call .*?%[\w.]+\(")
+DEFINED = re.compile(r"define (?P<linkage>(?:(?:hidden|protected|dso_local|weak|weak_odr|linkonce|linkonce_odr|internal|"
+                     r"available_externally|noundef) )*)")
+GLOBAL = re.compile(r"(?P<name>@[\w.$]+|@\"[^\"]+\") = (?P<before>[\w() ]*?)(?P<kind>global|constant) (?P<rest>.*)")
+LINKAGE = re.compile(r"\b(?:hidden|protected|dso_local|weak|weak_odr|linkonce|linkonce_odr|external|common|internal|"
+                     r"private|local_unnamed_addr|unnamed_addr) ")
+RETURNED = re.compile(r"(\s+%[\w.]+) = call ptr @llvm\.returnaddress\(i32 0\)")
+
+
+@dataclass
+class _Source:
+    lines: list[str]
+    files: tuple[str, ...]       # whose lines count, the source first
+    number: int
+    places: list[int] = field(default_factory=lambda: [0])
+    out: list[str] = field(default_factory=list)
+    symbols: list[tuple] = field(default_factory=list)
+    entries: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.metadata = {m[1]: m[2] for line in self.lines if (m := re.match(r"!(\d+) = (.*)", line))}
+        self.groups = {m[1] for line in self.lines
+                       if "sanitize_thread" in line and (m := re.match(r"attributes #(\d+) =", line))}
+
+    def place(self, line: str) -> int:
+        """Of a call: the number of its file, from 0, and its line. Of code put in line elsewhere, the innermost
+        place in the source, or else in a file beside it."""
+        found, known = re.search(r"!dbg !(\d+)", line), []
+        while found:
+            at = self.metadata.get(found[1], "")
+            scope, number = re.search(r"scope: !(\d+)", at), re.search(r"line: (\d+)", at)
+            file = re.search(r"file: !(\d+)", self.metadata.get(scope[1], "")) if scope else None
+            name = re.search(r'filename: "([^"]*)"', self.metadata.get(file[1], "")) if file else None
+            known += [n << 24 | int(number[1]) for n, own in enumerate(self.files)
+                      if name and number and _is(name[1], own)][:1]
+            found = re.search(r"inlinedAt: !(\d+)", at)
+        return next((place for place in known if place < 1 << 24), known[0] if known else 0)
+
+    def convert(self) -> str:
+        hooked = fresh = False
+        for line in self.lines:
+            if line.startswith("define "):
+                hooked = bool(self.groups & set(re.findall(r"#(\d+)", line)))
+                self.out.append(self._function(line))
+                fresh = hooked
+                continue
+            if fresh:
+                self.out.append("  %laptop.from = load ptr, ptr @laptop_called_at")
+                fresh = False
+            if line == "}":
+                hooked = False
+            self.out.append(self._instruction(line) if hooked else self._global(line))
+        return "\n".join(self.out) + self._table()
+
+    def _function(self, line: str) -> str:
+        if entry := re.search(r"@laptop_entry_(\d+)\(", line):
+            self.entries[int(entry[1])] = f"@laptop_entry_{entry[1]}"
+        line = DEFINED.sub("define internal ", line, count=1)
+        return re.sub(r" comdat(\([^)]*\))?(?= )", "", line)
+
+    def _instruction(self, line: str) -> str:
+        if " call " not in line:
+            return line
+        if returned := RETURNED.match(line):
+            return f"{returned[1]} = bitcast ptr %laptop.from to ptr"
+        called = CALL.match(line)
+        if not called and not INDIRECT.match(line) or called and called["name"].startswith("llvm."):
+            return line
+        number = len(self.places)
+        self.places.append(self.place(line))
+        return f"  store ptr inttoptr (i32 {CODE + number} to ptr), ptr @laptop_called_at\n{line}"
+
+    def _global(self, line: str) -> str:
+        """A variable becomes internal, and is put where the runtime can tell that it is the source's."""
+        found = GLOBAL.match(line)
+        if not found or found["name"].startswith("@llvm.") or "external" in found["before"].split():
+            return line
+        rest = re.sub(r', comdat(\([^)]*\))?|, section "[^"]*"', "", found["rest"])
+        if "laptop_" in found["name"]:       # the table at a source's end: nothing of it runs here
+            return f"{found['name']} = internal {LINKAGE.sub('', found['before'])}{found['kind']} {rest}"
+        rest = re.sub(r"(, align \d+)?(, !dbg !\d+)?$", r', section "laptop_kernels"\1\2', rest, count=1)
+        name = found["name"].strip('@"')
+        constant = found["kind"] == "constant" or '"laptop_constants"' in found["rest"]
+        self.symbols.append((found["name"], _type(found["rest"]), plain_name(name), constant))
+        before = LINKAGE.sub("", found["before"])
+        return f"{found['name']} = internal {before}{found['kind']} {rest}"
+
+    def _table(self) -> str:
+        n = len(self.symbols)
+        texts = "".join(f'@laptop_name_{i} = internal constant [{len(s[2].encode()) + 1} x i8] c"{s[2]}\\00"\n'
+                        for i, s in enumerate(self.symbols))
+        rows = ", ".join(f"{{ptr, i32, ptr, i32}} {{ptr {at}, i32 ptrtoint (ptr getelementptr ({kind}, ptr null, i32 1) "
+                         f"to i32), ptr @laptop_name_{i}, i32 {int(constant)}}}"
+                         for i, (at, kind, _, constant) in enumerate(self.symbols))
+        entries = ", ".join(f"ptr {self.entries[i]}" for i in sorted(self.entries))
+        places = ", ".join(f"i32 {p}" for p in self.places)
+        declared = any(line.startswith("@laptop_called_at = ") for line in self.lines)
+        return f"""
+{"" if declared else "@laptop_called_at = external global ptr"}
+{texts}@laptop_symbols = internal constant [{n} x {{ptr, i32, ptr, i32}}] [{rows}]
+@laptop_entries = internal constant [{len(self.entries)} x ptr] [{entries}]
+@laptop_lines = internal constant [{len(self.places)} x i32] [{places}]
+@laptop_source_{self.number} = constant {{ptr, ptr, i32, ptr, i32}} {{ptr @laptop_entries, ptr @laptop_lines, \
+i32 {len(self.places)}, ptr @laptop_symbols, i32 {n}}}
+"""
+
+
+def hooked(text: str, files: tuple[str, ...], number: int) -> str:
+    """`text` with hooks, of the source of this number; `files` are the names whose lines count."""
+    # what the compiler has not made better before the hooks were in may be made better now
+    text = re.sub(r"\b(?:optnone|noinline|sspstrong) ", "", text)
+    return _Source(text.split("\n"), files, number).convert()
+
+
+def _is(path: str, name: str) -> bool:
+    path = path.replace("\\", "/")
+    return path.endswith(name) and path.removesuffix(name)[-1:] in ("", "/")
+
+
+def _type(rest: str) -> str:
+    """The type with which a variable's definition begins."""
+    depth = 0
+    for at, letter in enumerate(rest):
+        depth += (letter in "[{<(") - (letter in "]}>)")
+        if letter == " " and not depth:
+            return rest[:at]
+    return rest
+
+
+def plain_name(name: str) -> str:
+    """weights of weights, of _ZL7weights, of _ZN2ns7weightsE; else as the compiler has it."""
+    spaces = re.fullmatch(r"_ZL?(?:N(?:12_GLOBAL__N_1)?L?)?((?:\d+\w+?)+)E?", name)
+    parts, rest = [], spaces[1] if spaces else ""
+    while found := re.match(r"L?(\d+)", rest):
+        end = found.end() + int(found[1])
+        parts.append(rest[found.end():end])
+        rest = rest[end:]
+    return "::".join(parts) or name

@@ -1,0 +1,72 @@
+// One launch in a fresh instance of a module: its description in, the answer and the arrays out. Counting, checks and
+// findings are the engine's own code, inside the module.
+function laptopLaunch(module, launch, data) {
+  const escaped = {}, out = () => new DataView(wasm.memory.buffer);
+  const none = () => 0;
+  const instance = new WebAssembly.Instance(module, {
+    page: {
+      attempt() {
+        try { wasm.perform(); } catch (error) { if (error !== escaped) throw error; return 1; }
+        return 0;
+      },
+      escape() { throw escaped; },
+    },
+    wasi_snapshot_preview1: new Proxy({
+      environ_sizes_get(count, bytes) { out().setUint32(count, 0, true), out().setUint32(bytes, 0, true); return 0; },
+      proc_exit(status) { throw new Error(`out of memory, or ended with ${status}`); },
+    }, { get: (own, name) => own[name] ?? none, has: () => true }),
+  });
+  const wasm = instance.exports;
+  wasm._initialize();
+  const put = bytes => {
+    const at = wasm.alloc(bytes.length);
+    new Uint8Array(wasm.memory.buffer).set(bytes, at);
+    return at;
+  };
+  const text = words => put(new TextEncoder().encode(words + "\0"));
+  wasm.begin(launch.source, launch.entry, text(launch.kernel));
+  [...launch.grid, ...launch.block].forEach((n, axis) => wasm.size(axis, n));
+  wasm.limits(launch.shared, launch.shared_limit, launch.max_threads, launch.step_limit);
+  const places = launch.storages.map(storage => {
+    const at = put(data.subarray(storage.at, storage.at + storage.bytes));
+    const flags = storage.written === null ? 0
+      : put(storage.written < 0 ? new Uint8Array(storage.bytes)
+        : data.subarray(storage.written, storage.written + storage.bytes));
+    wasm.storage(at, storage.bytes, flags);
+    return at;
+  });
+  for (const a of launch.args) {
+    if ("value" in a) wasm.value(put(Uint8Array.from([...a.value, 0, 0, 0, 0, 0, 0, 0, 0])));
+    else wasm.array(text(a.name), text(a.dtype), a.itemsize, a.storage, a.offset, a.bytes);
+  }
+  const at = wasm.run(), bytes = new Uint8Array(wasm.memory.buffer);
+  const answer = JSON.parse(new TextDecoder().decode(bytes.subarray(at, bytes.indexOf(0, at))));
+  if (answer.sites) laptopSums(answer);
+  answer.arrays = launch.args.filter(a => a.storage >= 0).map(a => ({ ...a,
+    after: bytes.slice(places[a.storage] + a.offset, places[a.storage] + a.offset + a.bytes) }));
+  return answer;
+}
+
+// Sums over the engine's counts of each place, under the names of `run --json`; its rows of the table, and its lines.
+function laptopSums(answer) {
+  const names = ["requests", "lanes", "bytes", "sectors", "wavefronts", "excess"];
+  const sums = (sites, ...operations) => Object.fromEntries(names.map(name => [name,
+    sites.filter(s => operations.includes(s.operation)).reduce((sum, s) => sum + s[name], 0)]));
+  const memory = sites => {
+    const global = sums(sites, 0, 1), shared = sums(sites, 2, 3), product = sums(sites, 11);
+    const copies = [["copies_in", 9], ["copies_out", 10]].flatMap(([name, operation]) => {
+      const { requests, bytes, sectors } = sums(sites, operation);
+      return [[name, requests], [`${name}_bytes`, bytes], [`${name}_sectors`, sectors]];
+    });
+    return { bytes: global.bytes, sectors: global.sectors, wavefronts: shared.wavefronts, excess: shared.excess,
+      atomics: sums(sites, 4, 5).requests, ...Object.fromEntries(copies),
+      tensor_core_instructions: product.requests, flops: product.lanes };
+  };
+  const { sites, unique, barriers, longest_thread } = answer;
+  answer.counts = { ...memory(sites), requests: sums(sites, 0, 1).requests, load_sectors: sums(sites, 0).sectors,
+    store_sectors: sums(sites, 1).sectors, unique_sectors: unique[0] + unique[1], barriers, longest_thread };
+  answer.table = [...new Set(sites.map(s => s.operation))].sort((a, b) => a - b)
+    .map(operation => ({ operation, ...sums(sites, operation), unique: unique[operation] }));
+  answer.lines = [...new Set(sites.map(s => s.place))].sort((a, b) => a - b)
+    .map(place => ({ file: place >>> 24, line: place & 0xffffff, ...memory(sites.filter(s => s.place === place)) }));
+}

@@ -1,0 +1,178 @@
+"""What a page needs of each launch that a program makes here: its description, its bytes, the laptop's answer.
+
+    record.start(folder)         # from here on: the first launch of each kernel in each cell of a notebook
+    folder/launches.json         # "launches", "sources", and "left": those that a page cannot run, and why
+    folder/data.bin              # the bytes of their arrays"""
+import ctypes
+import itertools
+import json
+import sys
+from pathlib import Path
+
+from .. import launch
+from ..errors import KernelError, plain_error
+from ..kernel import Launch
+from ..launch.library import Library
+from ..packs import packs
+from ..report import LaunchReport
+
+LARGEST, LONGEST = 1 << 20, 2_000_000    # bytes of a launch's arrays, accesses of its threads
+PACKS = tuple(str(pack.home) for pack in packs()[1:])
+
+
+class Left(Exception):
+    """Why a page cannot run a launch."""
+
+
+class Recorder:
+    def __init__(self, folder: Path):
+        self.folder, self.seen, self.places = folder, set(), {}
+        self.cell = 0                    # that runs, counted from the one behind the recorder's
+        self.busy, self.data = False, bytearray()
+        self.sources, self.launches, self.left = [], [], []
+
+    def note(self, asked: Launch, entry, library: Library, values: list) -> None:
+        cell, name = self.cell, asked.kernel.__name__
+        if self.busy or (cell, name) in self.seen:
+            return
+        self.seen.add((cell, name))
+        self.busy = True
+        try:
+            self.launches.append({"cell": cell} | self.described(asked, entry, library, values))
+        except Left as why:
+            self.left.append({"cell": cell, "kernel": name, "reason": str(why)})
+        finally:
+            self.busy = False
+        self.write()
+
+    def entered(self, info) -> None:
+        self.cell += 1
+
+    def described(self, asked: Launch, entry, library: Library, values: list) -> dict:
+        module, kernel = asked.kernel.module, asked.kernel
+        text = next(key for key, found in library.entries.items() if found is entry)
+        if asked.cluster[0]:
+            raise Left("it has clusters")
+        traced = module._library(True, *text)
+        if traced.snapshot() != traced.in_memory().snapshot() or module.globals.given:
+            raise Left("its variables were set from Python")
+        entry = traced.entries[text]
+        how = {"entry": entry.call, "kernel": kernel.__name__, "grid": asked.grid, "block": asked.block,
+               "shared_bytes": asked.shared_bytes, "params": entry.parameters, "values": values,
+               "library": traced.path}
+        keep = []                        # what C points at
+        c = launch._describe(*how.values(), entry.launch_bounds, launch.Context("both"), keep)
+        made = self.launch(c, entry, kernel)
+        storages = [c.storages[i] for i in range(c.n_storages)]
+        before = [[_bytes(at, s.bytes) for s, at in ((s, getattr(s, name)) for s in storages)]
+                  for name in ("host", "initialised")]
+        made["storages"] = [{"bytes": len(data), "at": self.put(data), "written": self.written(flags)}
+                            for data, flags in zip(*before)]
+        try:
+            made["laptop"] = _answer(how, module, entry, kernel.shared_limit)
+        finally:
+            for s, data, flags in zip(storages, *before):
+                ctypes.memmove(s.host, data, len(data))
+                if flags is not None:
+                    ctypes.memmove(s.initialised, flags, len(flags))
+        made["source"] = self.source(traced, module)
+        made["entry"] = _number(traced, entry)
+        return made
+
+    def launch(self, c, entry, kernel) -> dict:
+        if c.n_addresses or c.n_arrays > sum(p.kind == "pointer" for p in entry.parameters):
+            raise Left("addresses are among its arguments")
+        if sum(c.storages[i].bytes for i in range(c.n_storages)) > LARGEST:
+            raise Left("its arrays are large for a page")
+        args = []
+        for i, p in enumerate(entry.parameters):
+            if c.arg_array[i] < 0:
+                size = max(p.itemsize * p.lanes, 1)
+                args.append({"name": p.name, "dtype": p.dtype, "lanes": p.lanes,
+                             "value": list(ctypes.string_at(c.args[i], size))})
+                continue
+            a = c.arrays[c.arg_array[i]]
+            named = {name: getattr(a, name) for name in ("itemsize", "storage", "offset", "bytes")}
+            args.append({"name": p.name, "dtype": a.dtype.decode(), "const": p.const,
+                         "shape": list(a.shape[:a.ndim])} | named)
+        return {"kernel": kernel.__name__, "grid": list(c.grid), "block": list(c.block), "args": args,
+                "shared": c.shared_bytes, "shared_limit": kernel.shared_limit,
+                "max_threads": c.max_threads, "step_limit": c.step_limit}
+
+    def put(self, data: bytes) -> int:
+        """Where the bytes are among those of all launches, each once."""
+        if data not in self.places:
+            self.data += bytes(-len(self.data) % 16)
+            self.places[data] = len(self.data)
+            self.data += data
+        return self.places[data]
+
+    def written(self, flags: bytes | None) -> int | None:
+        """Of the map of written bytes: None if all are, -1 if none is."""
+        return None if flags is None else -1 if not any(flags) else self.put(flags)
+
+    def source(self, library: Library, module) -> int:
+        text = (library.path.parent / "kernel.cu.cpp").read_text(encoding="utf-8")
+        read = json.loads((library.path.parent / "library.json").read_text())["included"]
+        if any(name.startswith(PACKS) for name in read) or _uses_pack(text):
+            raise Left("it uses instructions of a pack that the page has not")
+        made = {"text": text, "name": module.name, "std": module._files[0].std,
+                "lines": [file.as_read.split("\n") for file in module._files],
+                "files": [module.name, *(file.path.name for file in module._files[1:])]}
+        if made not in self.sources:
+            self.sources.append(made)
+        return self.sources.index(made)
+
+    def write(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        made = {"sources": self.sources, "launches": self.launches, "left": self.left}
+        (self.folder / "launches.json").write_text(json.dumps(made), encoding="utf-8")
+        (self.folder / "data.bin").write_bytes(self.data)
+
+
+def start(folder: str | Path) -> None:
+    recorder, original = Recorder(Path(folder)), Launch._run_here
+    recorder.write()
+
+    def recorded(self, entry, library, values):
+        recorder.note(self, entry, library, values)
+        return original(self, entry, library, values)
+    Launch._run_here = recorded
+    if shell := sys.modules["IPython"].get_ipython():
+        shell.events.register("pre_run_cell", recorder.entered)
+
+
+def _uses_pack(text: str) -> bool:
+    homes = [pack.home / "include" for pack in packs()[1:]]
+    headers = {h.relative_to(home).as_posix() for home in homes for h in home.rglob("*")}
+    return any(f"#include <{name}>" in text for name in headers)
+
+
+def _answer(how: dict, module, entry, shared_limit: int) -> dict:
+    """What the laptop says of it."""
+    from ..programs.child import counts, line_counts
+    done = []
+    try:
+        with launch.context(launch.Context("both", done=done.append)):
+            launch.run(**how, source=module.source, source_name=module.name, shared_limit=shared_limit,
+                       launch_bounds=entry.launch_bounds,
+                       files={f.path.name: f.text for f in module._files[1:]})
+    except KernelError as error:
+        return {"error": plain_error(error)}
+    accesses = sum(site["lanes"] for site in done[0].sites)
+    if accesses > LONGEST:
+        raise Left(f"its {accesses:,} accesses take long")
+    report = LaunchReport(done[0])
+    notes = [plain_error(n) for n in done[0].notes]
+    return {"counts": counts(report), "lines": line_counts(report), "notes": notes}
+
+
+def _bytes(at: int | None, size: int) -> bytes | None:
+    return ctypes.string_at(at, size) if at else None
+
+
+def _number(library: Library, entry) -> int:
+    """Of laptop_entry_<n>."""
+    wanted = ctypes.cast(entry.call, ctypes.c_void_p).value
+    at = lambda n: ctypes.cast(getattr(library.handle, f"laptop_entry_{n}"), ctypes.c_void_p).value
+    return next(n for n in itertools.count() if at(n) == wanted)
