@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 
 from course_lib.files import ROOT
-from course_lib.tools.book import code, index, moving, texts
+from course_lib.tools.book import code, index, moving, running, texts
 from course_lib.tools.book.pages import Page, chapters, emptied
 
 ASSETS = Path(__file__).parent / "assets"
@@ -90,6 +90,7 @@ def write_source(source: Path) -> None:
     for name in ("course.css", "glossary.js"):
         shutil.copy(ASSETS / name, static)
     moving.write(static)
+    print(f"book: {running.write(static, chapters())}")
     mathjax = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax" / "tex-svg.js"
     (static / "mathjax").mkdir()
     shutil.copy(mathjax, static / "mathjax" / mathjax.name)

@@ -10,7 +10,7 @@ import nbformat
 
 from course_lib.exercises.declare import find
 from course_lib.files import ROOT
-from course_lib.tools.book import index, moving, texts
+from course_lib.tools.book import index, moving, running, texts
 from course_lib.tools.book.texts import relinked
 
 SHOWN = re.compile(r"\bcuda\.show\(\s*[\"']([\w/]+)[\"']|\bcuda\.load\(\s*[\"']([\w/]+)[\"']")
@@ -52,9 +52,13 @@ class Page:
         return self.notebook
 
     def _after(self, cell) -> list:
-        """The solution below an exercise's check, and links to files that a code cell shows or imports."""
+        """What runs on the page, the solution below a check, and links to files that a cell shows."""
         if cell.cell_type != "code":
             return []
+        runs = [nbformat.v4.new_markdown_cell(text) for text in running.after(self.path, cell)]
+        return runs + self._links(cell)
+
+    def _links(self, cell) -> list:
         if "check" in cell.metadata.get("tags", []):
             id = re.search(r'check\("([\d.]+)"', cell.source)
             return [nbformat.v4.new_markdown_cell(solution(id[1]))] if id else []

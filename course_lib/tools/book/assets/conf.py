@@ -1,3 +1,5 @@
+from pathlib import Path
+
 project = "Attention, from the math to the metal"
 author = "the maintainers"
 copyright = "MIT licence"
@@ -8,6 +10,8 @@ html_title = project
 html_static_path = ["_static"]
 html_css_files = ["course.css", "explore.css"]
 html_js_files = ["terms.js", "glossary.js", "explore.js"]
+if Path(__file__).with_name("_static").joinpath("run.js").exists():
+    html_js_files.append("run.js")
 templates_path = ["_templates"]
 html_sidebars = {"code/*/**": ["navbar-logo.html", "icon-links.html", "search-button-field.html",
                                "code-links.html"]}

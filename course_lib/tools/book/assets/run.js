@@ -1,0 +1,258 @@
+// A button below each launch that runs on the page: the chapter's module in a worker, its counts and findings drawn.
+(() => {
+const SECONDS = 20;              // then a launch is ended
+const ROWS = ["global loads", "global stores", "shared loads", "shared stores", "global atomics", "shared atomics",
+  "barriers", "", "", "copies in", "copies out", "tensor cores"];
+const VERBS = ["reads", "writes", "atomically updates", "waits at", "frees", "touches"];
+const TYPED = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, float64: Float64Array, int64: BigInt64Array,
+  uint64: BigUint64Array, int16: Int16Array, uint16: Uint16Array, int8: Int8Array, uint8: Uint8Array, bool: Uint8Array };
+const chapters = {};             // by page: a promise of {head, data, module}
+
+const make = (tag, properties = {}, ...inside) => {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...inside);
+  return made;
+};
+const said = n => Number(n).toLocaleString("en-US");
+
+function lacking() {
+  const names = [["WebAssembly", window.WebAssembly], ["workers", window.Worker],
+    ["unpacking (DecompressionStream)", window.DecompressionStream]].filter(([, has]) => !has).map(([name]) => name);
+  return names.length ? `This browser has no ${names.join(", no ")}, or it is switched off, so kernels do not run here. ` +
+    "In JupyterLab they do: make lab." : "";
+}
+
+function chapter(page) {
+  chapters[page] ??= loaded(page).then(unpacked).catch(error => {
+    delete chapters[page];       // the next click tries again
+    throw error;
+  });
+  return chapters[page];
+}
+
+function loaded(page) {
+  if (window.courseRuns?.[page]) return Promise.resolve(window.courseRuns[page]);
+  return new Promise((done, failed) => {
+    const script = make("script", { src: `../_static/page/${page}.js` });
+    script.onload = () => window.courseRuns?.[page] ? done(window.courseRuns[page])
+      : failed(new Error("The kernels of this chapter came incomplete. Try again."));
+    script.onerror = () => failed(new Error("The kernels of this chapter could not be loaded. Is the connection closed, " +
+      `or was the page copied without _static/page/${page}.js?`));
+    document.head.append(script);
+  });
+}
+
+async function unpacked(text) {
+  const packed = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const part = at => {
+    const size = new DataView(bytes.buffer).getUint32(at, true);
+    return bytes.subarray(at + 16, at + 16 + size);
+  };
+  const head = part(0), data = part(16 + head.length);
+  const module = await WebAssembly.compile(bytes.subarray(32 + head.length + data.length));
+  return { ...JSON.parse(new TextDecoder().decode(head)), data, module };
+}
+
+let worker = null;
+function end() {
+  worker?.terminate();
+  worker = null;
+}
+
+function inWorker(module, launch, data, stop) {
+  if (!worker) {
+    const text = `${window.courseLaunch}\nonmessage = ({ data: { module, launch, data } }) => {
+      try { postMessage({ answer: laptopLaunch(module, launch, data) }); }
+      catch (error) { postMessage({ crash: String(error.message ?? error) }); } };`;
+    worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
+  }
+  return new Promise((done, failed) => {
+    const ended = words => { end(); failed(new Error(words)); };
+    const clock = setTimeout(() => ended(`The launch was stopped after ${SECONDS} seconds. Usual cause: a loop that does ` +
+      "not end, or a size that is large for a page."), 1000 * SECONDS);
+    stop.onclick = () => { clearTimeout(clock); ended("Stopped."); };
+    worker.onerror = event => { clearTimeout(clock); ended(`The browser ended the launch: ${event.message}`); };
+    worker.onmessage = ({ data: { answer, crash } }) => {
+      clearTimeout(clock);
+      if (answer) done(answer);
+      else ended(crashed(crash));
+    };
+    worker.postMessage({ module, launch, data });
+  });
+}
+
+function crashed(words) {
+  const why = /memory|allocation/i.test(words) && !/out of bounds/.test(words)
+    ? "there is not enough memory for it on this page" : /call stack/.test(words) ? "a thread used up its stack" : words;
+  return `The launch crashed: ${why}. The page goes on, and so does the next launch.`;
+}
+
+// What the reader has changed: sizes, values, and what the input arrays hold.
+function changed(launch, form, data) {
+  const sizes = text => [...text.split(/[ ,x]+/).filter(Boolean).map(Number), 1, 1].slice(0, 3);
+  const made = { ...launch, grid: sizes(form.grid.value), block: sizes(form.block.value) };
+  for (const name of ["grid", "block"])
+    if (made[name].some(n => !Number.isInteger(n) || n < 0 || n > 2 ** 31 - 1))
+      throw new Error(`${name}: one to three whole numbers, as in 4 or 4, 2; got ${form[name].value}`);
+  made.args = launch.args.map(a => {
+    const field = form[`value-${a.name}`];
+    if (!field) return a;
+    const n = Number(field.value);
+    if (!field.value.trim() || !Number.isFinite(n) || a.dtype !== "float32" && !Number.isInteger(n))
+      throw new Error(`${a.name}: a ${a.dtype === "float32" ? "" : "whole "}number, got ${field.value || "nothing"}`);
+    return { ...a, value: [...new Uint8Array(new TYPED[a.dtype]([n]).buffer)] };
+  });
+  return [made, filled(made, form.inputs?.value, data)];
+}
+
+function filled(launch, how, data) {
+  if (!how || how === "given") return data;
+  const parts = [data];
+  let size = data.length;
+  launch.storages = launch.storages.map(s => ({ ...s }));
+  for (const a of launch.args) {
+    if (!a.const || a.dtype !== "float32" || a.storage < 0) continue;
+    const storage = launch.storages[a.storage], bytes = data.slice(storage.at, storage.at + storage.bytes);
+    const numbers = new Float32Array(a.bytes / 4).map((_, i) => how === "counted" ? i : 2 * Math.random() - 1);
+    bytes.set(new Uint8Array(numbers.buffer), a.offset);
+    storage.at = size;
+    parts.push(bytes);
+    size += bytes.length;
+  }
+  const all = new Uint8Array(size);
+  parts.reduce((at, part) => (all.set(part, at), at + part.length), 0);
+  return all;
+}
+
+function table(head, rows, source = false) {
+  const cell = (tag, text, n) => make(tag, { className: n && !(source && n === head.length - 1) ? "number" : "" },
+    source && n === head.length - 1 && tag === "td" ? make("code", {}, text) : text);
+  return make("div", { className: "run-table", tabIndex: 0 }, make("table", {},
+    make("thead", {}, make("tr", {}, ...head.map((text, n) => cell(text ? "th" : "td", text, n)))),
+    make("tbody", {}, ...rows.map(row => make("tr", {}, ...row.map((text, n) => cell("td", text, n)))))));
+}
+
+function drawn(answer, source) {
+  const rows = answer.table.map(({ operation: o, requests, bytes, sectors, unique, wavefronts, excess, lanes }) => {
+    const global = [0, 1, 9, 10].includes(o), shared = o === 2 || o === 3;
+    return [ROWS[o], said(requests), global || shared ? said(bytes) : o === 6 ? "" : said(lanes),
+      global ? said(32 * sectors) : shared ? `${said(wavefronts)} pass${wavefronts === 1 ? "" : "es"}` : "",
+      global ? said(32 * unique) : shared && excess ? `${said(excess)} from conflicts` : ""];
+  });
+  const lines = answer.lines.map(l => [l.line ? String(l.line) : "?", l.bytes ? said(l.bytes) : "",
+    l.sectors ? said(32 * l.sectors) : "",
+    l.wavefronts ? said(l.wavefronts) + (l.excess ? ` (${said(l.excess)} from conflicts)` : "") : "",
+    l.atomics ? said(l.atomics) : "", l.line ? (source.lines[l.file]?.[l.line - 1] ?? "").trim() : ""]);
+  return [table(["", "requests", "asked (bytes)", "moved (bytes)", "unique (bytes)"], rows),
+    table(["line", "asked", "moved", "shared passes", "atomics", "source"], lines, true)];
+}
+
+function numbers({ dtype, after }) {
+  if (TYPED[dtype]) return [...new TYPED[dtype](after.buffer)];
+  if (dtype === "bfloat16") return [...new Uint16Array(after.buffer)].map(h => new Float32Array(new Uint32Array([h << 16]).buffer)[0]);
+  if (dtype !== "float16") return [];
+  return [...new Uint16Array(after.buffer)].map(h => {
+    const exponent = h >> 10 & 31, part = h & 1023, sign = h >> 15 ? -1 : 1;
+    return sign * (exponent === 31 ? part ? NaN : Infinity : exponent ? 2 ** (exponent - 25) * (1024 + part) : 2 ** -24 * part);
+  });
+}
+
+function results(answer) {
+  return answer.arrays.filter(a => !a.const).map(a => {
+    const all = numbers(a), shown = all.slice(0, 8).map(n => typeof n === "bigint" || Number.isInteger(n) ? String(n)
+      : String(+n.toPrecision(5)));
+    return make("p", { className: "run-array" }, make("code", {}, `${a.name} (${a.shape.join(" x ")}) = ` +
+      `[${shown.join(", ")}${all.length > 8 ? ", ..." : ""}]`));
+  });
+}
+
+function element(e) {
+  const space = e.itemsize && e.offset % e.itemsize === 0;
+  return e.array === undefined ? "memory" : space ? `${e.array}[${e.offset / e.itemsize}]` : `${e.array} at byte ${e.offset}`;
+}
+
+// The laptop's own words where they are about the same finding; else what the engine found, part by part.
+function told(e, kernel, source, laptop) {
+  const where = party => party && party.line ? `\n  line ${party.line}, block ${party.block}, thread ${party.thread}\n` +
+    `${String(party.line).padStart(6)} | ${source.lines[party.file]?.[party.line - 1] ?? ""}` : "";
+  const same = laptop && laptop.kind === e.kind && laptop.line === (e.who?.line ?? 0) &&
+    String(laptop.thread) === String(e.who?.thread ?? null) && String(laptop.block) === String(e.who?.block ?? null) &&
+    (e.array === undefined || laptop.message.includes(element(e)));
+  if (same) return laptop.message;
+  const what = e.kind === "race" && e.other ? `${element(e)}: one thread ${VERBS[e.who.action]} it, another ` +
+    `${VERBS[e.other.action]} it, and nothing orders the two` : e.array !== undefined
+    ? `${kernel} ${VERBS[e.who?.action ?? 5]} ${element(e)}` + (e.kind === "out of bounds" && e.reason === "array"
+      ? `, ${e.offset < 0 ? "before its start" : "past its end"}: it has ${said(e.array_bytes / (e.itemsize || 1))} elements` : "")
+    : [kernel, e.reason, e.detail].filter(Boolean).join(", ");
+  return `${e.kind}: ${what}.${where(e.who)}${where(e.other)}`;
+}
+
+async function run(cell, form, result, stop) {
+  const say = (state, words, ...inside) => {
+    result.dataset.state = state;
+    result.firstChild.textContent = words;       // all that a screen reader is told
+    result.replaceChildren(result.firstChild, ...inside);
+  };
+  delete result.dataset.counts;
+  const began = performance.now();
+  try {
+    const without = lacking();
+    if (without) throw new Error(without);
+    say("loading", "Loading the kernels of this chapter ...");
+    const { launches, sources, data, module } = await chapter(cell.dataset.page);
+    const launch = launches[cell.dataset.kernel], source = sources[launch.source];
+    const [made, bytes] = changed(launch, form, data);
+    say("running", "Running ...");
+    const answer = await inWorker(module, made, bytes, stop);
+    const took = `in ${Math.round(performance.now() - began)} ms in this browser, by the course's engine`;
+    const printed = answer.printed ? [make("pre", {}, answer.printed)] : [];
+    const notes = answer.notes.map(e => make("pre", { className: "run-note" }, told(e, launch.kernel, source, null)));
+    if (answer.error) {
+      result.dataset.finding = JSON.stringify(answer.error);
+      return say("finding", `Found ${took}: ${answer.error.kind}.`, ...printed, make("pre", { className: "run-finding" },
+        told(answer.error, launch.kernel, source, launch.laptop)));
+    }
+    result.dataset.counts = JSON.stringify(answer.counts);
+    say("done", `Counted and checked ${took}.`, ...printed, ...results(answer), ...drawn(answer, source), ...notes);
+  } catch (error) {
+    say("error", error.message);
+  }
+}
+
+function field(name, label, value, wide) {
+  return make("label", {}, `${label} `, make("input", { name, value, size: wide ? 9 : 6, autocomplete: "off", spellcheck: false }));
+}
+
+function number([, dtype, bytes]) {
+  return String(+new TYPED[dtype](Uint8Array.from(bytes).buffer)[0].toPrecision(7));
+}
+
+function mount(cell) {
+  const { kernel, grid, block, values } = JSON.parse(cell.dataset.launch);
+  const sizes = given => given.slice(0, given[2] > 1 ? 3 : given[1] > 1 ? 2 : 1).join(", ");
+  const button = make("button", { type: "submit" }, "Run ", make("code", {}, kernel));
+  const stop = make("button", { type: "button", hidden: true }, "Stop");
+  button.dataset.act = "run", stop.dataset.act = "stop";
+  const inputs = make("select", { name: "inputs" }, make("option", { value: "given" }, "of the chapter"),
+    make("option", { value: "counted" }, "0, 1, 2, ..."), make("option", { value: "random" }, "random"));
+  const form = make("form", { className: "run-bar" }, button, stop, field("grid", "grid", sizes(grid), true),
+    field("block", "block", sizes(block), true), ...values.map(v => field(`value-${v[0]}`, v[0], number(v))),
+    make("label", {}, "inputs ", inputs));
+  const told = make("p", { className: "run-told" }), result = make("div", { className: "run-result" }, told);
+  told.setAttribute("aria-live", "polite");
+  result.dataset.result = "", result.dataset.state = "idle";
+  form.onsubmit = async event => {
+    event.preventDefault();
+    if (button.disabled) return;
+    button.disabled = true, stop.hidden = false;
+    await run(cell, form, result, stop);
+    button.disabled = false, stop.hidden = true;
+    if (document.activeElement === document.body) button.focus({ preventScroll: true });
+  };
+  cell.replaceChildren(form, result);
+}
+
+addEventListener("DOMContentLoaded", () => document.querySelectorAll("course-cell").forEach(mount));
+})();

@@ -1,0 +1,135 @@
+"""Kernels that run on a page: a chapter's launches are recorded once, and its kernels built for the page.
+
+A chapter's script has the module, the arrays and the launches, packed; run.js shows a button per launch. Nothing
+of it is made where no compiler for WebAssembly is installed: `without` says what is missing."""
+import base64
+import gzip
+import html
+import json
+import re
+import shutil
+import sys
+from functools import cache
+from pathlib import Path
+
+import nbformat
+
+from course_lib.files import ROOT
+from course_lib.tools import notebooks
+from laptop_cuda import page
+from laptop_cuda.build import cache as build_cache
+from laptop_cuda.build import engine_digest
+from laptop_cuda.toolchain.cache import digest
+
+ASSETS = Path(__file__).parent / "assets"
+LARGEST = 3e6                # bytes of a chapter's script
+START = "from laptop_cuda.page import record; record.start({!r})"
+
+
+def without() -> str:
+    """Why no kernel runs on the pages; "" if they do."""
+    return page.missing()
+
+
+@cache
+def recorded(path: Path) -> dict:
+    """A notebook's launches, with the ids of their cells. The notebook runs for it where something has changed."""
+    notebook = nbformat.read(path, as_version=4)
+    word = path.stem.partition("_")[2]
+    parts = [path, page.RECORD, *sorted((ROOT / "kernels").rglob("*.cu*")), *sorted((ROOT / "course_lib" / word).rglob("*.py"))]
+    folder = build_cache() / f"launches-{digest(engine_digest(), *(p.read_bytes() for p in parts))}"
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if not (folder / "done").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        notebook.cells.insert(0, nbformat.v4.new_code_cell(START.format(str(folder))))
+        notebooks.execute(notebook, path)
+        (folder / "done").touch()
+    found = json.loads((folder / "launches.json").read_text(encoding="utf-8"))
+    # a kernel exercise's check runs solutions
+    for kind in ("launches", "left"):
+        cells = [(one, code[one["cell"] - 1]) for one in found[kind]]
+        found[kind] = [one | {"cell": cell["id"]} for one, cell in cells if "check" not in cell.metadata.get("tags", [])]
+    return found | {"data": (folder / "data.bin").read_bytes()}
+
+
+@cache
+def built(path: Path) -> tuple[dict, bytes]:
+    """The launches that a page makes, and the module of their kernels."""
+    try:
+        return _built(path)
+    except (page.NoWasm, notebooks.CellFailed) as why:
+        print(f"book: no kernel of {path.stem} runs on its page: {why}", file=sys.stderr)
+        return {"launches": [], "left": [], "sources": [], "data": b""}, b""
+
+
+def _built(path: Path) -> tuple[dict, bytes]:
+    found, word = recorded(path), path.stem.partition("_")[2]
+    used = sorted({one["source"] for one in found["launches"]})
+    sources = [found["sources"][n] for n in used]
+    texts = [page.Source(s["text"], tuple(s["files"]), (f"-std={s['std']}",)) for s in sources]
+    module = page.module(texts) if texts else b""
+    counted: dict[str, int] = {}
+    for one in found["launches"]:
+        name = re.sub(r"\W+", "-", one["kernel"]).strip("-")
+        counted[name] = counted.get(name, 0) + 1
+        one["name"] = f"{word}/{name}" + (f"-{counted[name]}" if counted[name] > 1 else "")
+        one["source"] = used.index(one["source"])
+    return found | {"sources": sources}, module
+
+
+def after(path: Path, cell) -> list[str]:
+    """The HTML below a code cell: a place for a button per launch, and why another launch has none."""
+    if without():
+        return []
+    found, _ = built(path)
+    mine = [one for one in found["launches"] if one["cell"] == cell["id"]]
+    made = [f'<course-cell data-kernel="{html.escape(one["name"])}" data-page="{path.stem}" '
+            f'data-launch="{html.escape(json.dumps(_shown(one)), quote=True)}"></course-cell>' for one in mine]
+    made += [f'<p class="cannot-run" data-cannot="{html.escape(one["reason"], quote=True)}">{html.escape(one["kernel"])} '
+             f'does not run on this page: {html.escape(one["reason"])}. In JupyterLab it does.</p>'
+             for one in found["left"] if one["cell"] == cell["id"]]
+    return made
+
+
+def _shown(launch: dict) -> dict:
+    """What a reader may change, before the chapter's script is loaded."""
+    values = [[a["name"], a["dtype"], a["value"]] for a in launch["args"]
+              if a.get("lanes") == 1 and a["dtype"] in ("int32", "uint32", "float32")]
+    return {"kernel": launch["kernel"], "grid": launch["grid"], "block": launch["block"], "values": values}
+
+
+def script(path: Path) -> str:
+    """Of a chapter: its launches, arrays and module, packed into one text, as a page from a disk fetches no file."""
+    found, module = built(path)
+    texts = [{"files": s["files"], "lines": s["lines"]} for s in found["sources"]]
+    launches = {one["name"]: {k: v for k, v in one.items() if k not in ("cell", "name")}
+                | {"laptop": one["laptop"].get("error")} for one in found["launches"]}
+    head = json.dumps({"sources": texts, "launches": launches}, ensure_ascii=False).encode()
+    head += b" " * (-len(head) % 16)
+    packed = gzip.compress(b"".join([len(head).to_bytes(16, "little"), head, len(found["data"]).to_bytes(16, "little"),
+                                     found["data"], module]), mtime=0)
+    return f'(window.courseRuns ??= {{}})[{json.dumps(path.stem)}] = "{base64.b64encode(packed).decode()}";\n'
+
+
+def write(static: Path, chapters: list[Path]) -> str:
+    """The scripts; what the book says of them when it is made."""
+    if why := without():
+        return f"no kernel runs on the pages: {why}"
+    (static / "page").mkdir()
+    runs = 0
+    for path in chapters:
+        found, _ = built(path)
+        runs += len(found["launches"])
+        if found["launches"]:
+            text = script(path)
+            if len(text) > LARGEST:
+                raise ValueError(f"{path.stem}: its kernels weigh {len(text) / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}")
+            (static / "page" / f"{path.stem}.js").write_text(text, encoding="utf-8")
+    (static / "run.js").write_text(front(), encoding="utf-8")
+    return f"{runs} launches run on the pages"
+
+
+def front() -> str:
+    """run.js with the text that its worker runs."""
+    worker = json.dumps(page.LAUNCH.read_text(encoding="utf-8"))
+    return f"window.courseLaunch = {worker};\n" + (ASSETS / "run.js").read_text(encoding="utf-8")

@@ -1,0 +1,157 @@
+"""Kernels that run on the book's pages: every count and finding there is the laptop's."""
+import json
+import shutil
+import subprocess
+
+import pytest
+
+import laptop_cuda as cuda
+from course_lib.tools.book import running
+from course_lib.tools.book.pages import chapters
+from laptop_cuda import page
+from laptop_cuda.page import record
+from laptop_cuda.page.hooked import CODE, hooked, plain_name
+
+needs = pytest.mark.skipif(bool(page.missing()) or not shutil.which("node"),
+                           reason=page.missing() or "node is not installed, which runs the modules here")
+NODE = """
+const fs = require("fs"), [folder] = process.argv.slice(1), read = name => fs.readFileSync(`${folder}/${name}`);
+eval(read("launch.js") + "; globalThis.laptopLaunch = laptopLaunch");
+const module = new WebAssembly.Module(read("page.wasm")), data = new Uint8Array(read("data.bin"));
+console.log(JSON.stringify(JSON.parse(read("launches.json")).map(launch => {
+  const { arrays, ...answer } = laptopLaunch(module, launch, data);
+  return answer;
+})));
+"""
+TEXT = """
+@weights = hidden global [2 x float] zeroinitializer, align 4, !dbg !1
+define hidden void @laptop_entry_0(ptr %0) #0 !dbg !2 {
+  %2 = call ptr @llvm.returnaddress(i32 0), !dbg !3
+  call void @__tsan_func_entry(ptr %2), !dbg !3
+  call void @__tsan_read4(ptr @weights), !dbg !5
+  ret void
+}
+attributes #0 = { noinline optnone sanitize_thread }
+!2 = distinct !DISubprogram(name: "add", file: !4)
+!3 = !DILocation(line: 7, column: 1, scope: !2)
+!4 = !DIFile(filename: "work/add.cu", directory: "")
+!5 = !DILocation(line: 3, column: 1, scope: !6, inlinedAt: !3)
+!6 = distinct !DISubprogram(name: "vector", file: !7)
+!7 = !DIFile(filename: "vector_types.h", directory: "")
+"""
+
+
+def answers(folder, module: bytes, launches: list, data: bytes) -> list[dict]:
+    shutil.copy(page.LAUNCH, folder)
+    (folder / "page.wasm").write_bytes(module)
+    (folder / "data.bin").write_bytes(data)
+    (folder / "launches.json").write_text(json.dumps(launches))
+    ran = subprocess.run(["node", "-e", NODE, str(folder)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return json.loads(ran.stdout)
+
+
+def by_line(rows: list[dict], files: list[str]) -> list:
+    """Each line's counts, without zeros."""
+    found = []
+    for row in sorted(rows, key=lambda r: (str(r["file"]), r["line"])):
+        file = row["file"] if isinstance(row["file"], str) else files[row["file"]] if row["line"] else ""
+        counts = {name: n for name, n in row.items() if n and name not in ("file", "line")}
+        found.append((file, row["line"], counts))
+    return found
+
+
+def apart(mine: list, theirs: list) -> set[int]:
+    """Lines with other counts. A statement has several: compilers name one or its neighbour."""
+    left = {row[:2] for one, other in ((mine, theirs), (theirs, mine)) for row in one if row not in other}
+    return {n for f, n in left if not {(f, n - 1), (f, n + 1)} & left}
+
+
+def compare(launch: dict, answer: dict, files: list[str]) -> None:
+    laptop = launch["laptop"]
+    if "error" in laptop:
+        wanted, error = laptop["error"], answer["error"]
+        assert error["kind"] == wanted["kind"] and error["who"]["line"] == wanted["line"]
+        assert all(wanted[name] in (None, error["who"][name]) for name in ("block", "thread"))
+        if "other" in error:
+            assert f"line {error['other']['line']}" in wanted["message"]
+        if "array" in error:
+            size = error["itemsize"]
+            assert error["array"] + (f"[{error['offset'] // size}" if size else "") in wanted["message"]
+        return
+    assert "error" not in answer, answer["error"]
+    assert answer["counts"] == laptop["counts"]
+    assert [note["kind"] for note in answer["notes"]] == [note["kind"] for note in laptop["notes"]]
+    assert not apart(by_line(answer["lines"], files), by_line(laptop["lines"], files))
+
+
+@pytest.mark.slow
+@needs
+@pytest.mark.parametrize("path", chapters(), ids=lambda path: path.stem)
+def test_every_launch_of_the_book_counts_as_on_the_laptop(path, tmp_path):
+    found, module = running.built(path)
+    if not found["launches"]:
+        pytest.skip(f"no launch of {path.stem} runs on a page: {found['left']}")
+    for launch, answer in zip(found["launches"], answers(tmp_path, module, found["launches"], found["data"])):
+        compare(launch, answer, found["sources"][launch["source"]]["files"])
+
+
+FAULTY = """
+__constant__ float scale = 2;
+__global__ void race(const float* x, float* out) {
+    __shared__ float tile[64];
+    tile[threadIdx.x] = x[threadIdx.x];
+    out[threadIdx.x] = scale * tile[63 - threadIdx.x];
+}
+__global__ void past_end(const float* x, float* out) { out[threadIdx.x] = x[threadIdx.x + 1]; }
+__global__ void own_array(const float* x, float* out) {
+    float own[4] = {1, 2, 3, 4};
+    out[threadIdx.x] = own[threadIdx.x];
+}
+__global__ void apart(const float* x, float* out) {
+    if (threadIdx.x < 32) __syncthreads();
+    else out[0] = 1;
+    __syncthreads();
+}
+__global__ void alone(const float* x, float* out) {
+    if (threadIdx.x < 16) out[threadIdx.x] = __shfl_sync(0xffffffff, x[threadIdx.x], 31);
+}
+__global__ void by_zero(const float* x, float* out) { out[threadIdx.x] = 64 / (threadIdx.x - 5); }
+__global__ void constant(const float* x, float* out) { *(float*)&scale = x[threadIdx.x]; }
+"""
+
+
+@pytest.mark.slow
+@needs
+def test_a_faulty_kernel_has_the_laptops_finding(tmp_path):
+    np = pytest.importorskip("numpy")
+    module = cuda.compile(FAULTY, "faulty.cu")
+    recorder, library = record.Recorder(tmp_path / "recorded"), module._library(True)
+    for (text, _), entry in library.entries.items():
+        arrays = [np.ones(64, np.float32), np.zeros(64, np.float32)]
+        recorder.note(getattr(module, text.name)[1, 64], entry, library, arrays)
+    assert not recorder.left
+    source = recorder.sources[0]
+    built = page.module([page.Source(source["text"], tuple(source["files"]))])
+    found = answers(tmp_path, built, recorder.launches, bytes(recorder.data))
+    for launch, answer in zip(json.loads(json.dumps(recorder.launches)), found):
+        assert "error" in launch["laptop"], launch["kernel"]
+        compare(launch, answer, source["files"])
+
+
+def test_a_call_has_a_number_and_the_number_a_line():
+    made = hooked(TEXT, ("add.cu",), 4)
+    assert "optnone" not in made and "define internal void @laptop_entry_0" in made
+    assert made.index(f"i32 {CODE + 2} to ptr") < made.index("@__tsan_read4")
+    assert "%2 = bitcast ptr %laptop.from to ptr" in made
+    assert "[3 x i32] [i32 0, i32 7, i32 7]" in made, "code that was put in line has the place of the call"
+    assert 'section "laptop_kernels", align 4, !dbg !1' in made and "@laptop_source_4 = constant" in made
+    names = ("w", "_ZL7weights", "_ZN2ns7weightsE", "_ZZ4mainE1x")
+    assert [plain_name(n) for n in names] == ["w", "weights", "ns::weights", "_ZZ4mainE1x"]
+
+
+def test_without_a_compiler_a_book_is_as_before(monkeypatch, tmp_path):
+    monkeypatch.setattr(page.build, "find_spec", lambda name: None)
+    path = chapters()[0]
+    assert running.after(path, None) == []
+    assert 'pip install -e ".[page]"' in running.write(tmp_path, [path]) and not list(tmp_path.iterdir())
