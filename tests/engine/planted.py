@@ -84,21 +84,13 @@ __global__ void average(const float* x, const int* lengths, float* out, int step
 """}
 BUGS = {
     "the window ends one step early": ("convolve", "k <= radius", "k < radius"),
-    "the weights are turned around": ("convolve", "w[radius + k]", "w[radius - k]"),
     "the halo on the left is forgotten": ("convolve", "t - radius;", "t;"),
-    "the last tile's end is not zero": ("convolve", "at < n ?", "at <= n - 2 ?"),
     "the variance is not divided": ("normalise", "squares) / columns", "squares)"),
-    "the mean stays in": ("normalise", "(row[c] - mean) * rate", "row[c] * rate"),
     "half of the warp is added up": ("normalise", "offset = 16", "offset = 8"),
-    "the gain is forgotten": ("normalise", " * rate * gain[c]", " * rate"),
     "the stride grows by two": ("scan", "stride *= 2", "stride += 2"),
-    "a prefix with its own element": ("scan", "tile[t] - x[t]", "tile[t]"),
     "the tile of b is read by rows": ("multiply", "bt[k][tx]", "bt[tx][k]"),
-    "a tile that is not full is left out": ("multiply", "(n + 7) / 8", "n / 8"),
     "the old matrix is not added": ("multiply", "acc + beta * c[row * n + col]", "acc"),
-    "the decay takes the new value too": ("average", "decay * state + v", "decay * (state + v)"),
     "the weight forgets to decay": ("average", "decay * weight + 1.0f", "weight + 1.0f"),
-    "a lane reads another's rows": ("average", "x[t * lanes + lane]", "x[t * steps + lane]"),
 }
 
 

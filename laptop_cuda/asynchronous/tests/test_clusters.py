@@ -160,15 +160,11 @@ def test_right_kernels_are_clean_in_every_order(mod, name, fault):
 
 
 @pytest.mark.parametrize("name, fault, kind, words, text", WRONG)
-def test_wrong_ones_are_errors_with_their_line(mod, name, fault, kind, words, text):
+def test_wrong_ones_are_errors_with_their_line_and_in_reverse_too(mod, name, fault, kind, words, text):
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
         launched(mod, name, fault)
     assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
     assert text in SOURCE.splitlines()[caught.value.line - 1], str(caught.value)
-
-
-@pytest.mark.parametrize("name, fault", [(name, fault) for name, fault, *_ in WRONG])
-def test_and_in_reverse(mod, name, fault):
     with pytest.raises(cuda.KernelError), cuda.sanitize(order="reverse"):
         launched(mod, name, fault)
 
