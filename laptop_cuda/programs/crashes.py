@@ -38,14 +38,16 @@ def host_access(library: Path, files: dict[str, str], told: list) -> dict:
 
 
 def refused(library: Path, files: dict[str, str], rows: list[dict]) -> list[dict]:
-    """Calls of the API that answered with an error, each with its line, as findings."""
-    places = lines.of(library, tuple(files), [row["offset"] for row in rows])
+    """Calls of the API that answered with an error, and what nothing orders, each with its lines, as findings."""
+    places = lines.of(library, tuple(files), [row[at] for row in rows for at in ("offset", "other") if at in row])
     found = []
     for row in rows:
-        place = places[row["offset"]]
-        message = f"misuse: {row['refused']} answers cudaErrorInvalidValue: {row['why']}"
-        if place.line:
-            text = files[place.file].split("\n")[place.line - 1].rstrip()
-            message += f"\n  line {place.line} of {place.file}\n{place.line:6} | {text}"
-        found.append(plain_error(KernelError("misuse", message, "host code", None, None, place.line)))
+        kind = "race" if "other" in row else "misuse"
+        said = f" answers cudaErrorInvalidValue: {row['why']}" if "why" in row else ""
+        message = f"{kind}: {row['refused']}{said}"
+        for place in (places[row[at]] for at in ("offset", "other") if at in row):
+            if place.line:
+                text = files[place.file].split("\n")[place.line - 1].rstrip()
+                message += f"\n  line {place.line} of {place.file}\n{place.line:6} | {text}"
+        found.append(plain_error(KernelError(kind, message, "host code", None, None, places[row["offset"]].line)))
     return found

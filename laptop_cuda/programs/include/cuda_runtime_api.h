@@ -1,4 +1,4 @@
-// The host side of the runtime API. Work is done when a call returns, so streams are in order by themselves; device
+// The host side of the runtime API. Work is done when a call returns; checked programs look at the order that streams have. Device
 // memory is a range of addresses of its own (runtime_heap.cpp), and what the API would refuse is refused here.
 #pragma once
 #include <chrono>
@@ -69,13 +69,21 @@ LAPTOP_FN cudaError_t answer(cudaError_t e) {
     if (e != cudaSuccess) last_error() = e;
     return e;
 }
+struct Issue {                   // of a copy: who asks for it, and whether host code goes on after it
+    const char* name = "cudaMemcpy";
+    const void* site = nullptr;
+    cudaStream_t stream = nullptr;
+    bool waits = true;
+};
 LAPTOP_FN cudaError_t waited() { return synchronised(), answer(cudaSuccess); }
-inline void copy_now(void* to, const void* from, size_t n) {
+inline void copy_now(void* to, const void* from, size_t n, const Issue& by = {}) {
     AsDevice as;
+    Issued now(by.stream, by.name, by.site, by.waits || place_of(to, n) == Place::HOST);
+    now.uses(from, n, false), now.uses(to, n, true);
     move_unseen(to, from, n);
     host_wrote(to, n, from);
 }
-inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind, const void* site = nullptr) {
+inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind, const Issue& by = {}) {
     if (sticky_error()) return (cudaError_t)sticky_error();
     bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
@@ -88,32 +96,36 @@ inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kin
                       : from_device && !is_device_memory(from, n) ? "the direction says from the device, and the source is not there"
                       : nullptr;
     if (why) {
-        if (site) refused_call("cudaMemcpy", why, site);
+        if (by.site) refused_call("cudaMemcpy", why, by.site);
         return answer(cudaErrorInvalidValue);
     }
-    copy_now(to, from, n);
+    copy_now(to, from, n, by);
     return cudaSuccess;
 }
-inline cudaError_t set(void* to, int value, size_t n, const void* site = nullptr) {
+inline cudaError_t set(void* to, int value, size_t n, const Issue& by = {}) {
     if (sticky_error()) return (cudaError_t)sticky_error();
     if (!n) return cudaSuccess;
     bool outside = place_of(to, n) == Place::OUTSIDE;
     if (outside || !is_device_memory(to, n)) {
-        if (site) refused_call("cudaMemset", outside ? "more bytes than the memory has" : "the memory is not the device's", site);
+        if (by.site) refused_call("cudaMemset", outside ? "more bytes than the memory has" : "the memory is not the device's", by.site);
         return answer(cudaErrorInvalidValue);
     }
     AsDevice as;
+    Issued now(by.stream, by.name, by.site, by.waits && place_of(to, n) == Place::BOTH);
+    now.uses(to, n, true);
     set_unseen(to, value, n);
     host_wrote(to, n);
     return cudaSuccess;
 }
 inline cudaError_t give_back(const char* name, void* p, const void* site) {
+    host_awaits_all();
     const char* why = device_free(p);
     if (why && LAPTOP_TRACED) refused_call(name, why, site);
     return answer(why ? cudaErrorInvalidValue : cudaSuccess);
 }
 inline cudaError_t allocate(const char* name, void** p, size_t bytes, unsigned itemsize, bool for_host) {
     if (sticky_error()) return (cudaError_t)sticky_error();
+    host_awaits_all(false);
     *p = bytes ? device_malloc(bytes, name, itemsize, for_host) : nullptr;
     return *p || !bytes ? cudaSuccess : answer(cudaErrorMemoryAllocation);
 }
@@ -171,11 +183,11 @@ LAPTOP_FN cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
 }
 LAPTOP_FN cudaError_t cudaFreeHost(void* p) { return laptop::give_back("cudaFreeHost", p, LAPTOP_SITE); }
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
-    return laptop::copy(to, from, n, kind, LAPTOP_TRACED ? LAPTOP_SITE : nullptr);
+    return laptop::copy(to, from, n, kind, {"cudaMemcpy", LAPTOP_TRACED ? LAPTOP_SITE : nullptr});
 }
-LAPTOP_FN cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t = nullptr) {
+LAPTOP_FN cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t s = nullptr) {
     laptop::host_only("cudaMemcpyAsync in a kernel", LAPTOP_SITE);
-    return laptop::copy(to, from, n, kind, LAPTOP_TRACED ? LAPTOP_SITE : nullptr);
+    return laptop::copy(to, from, n, kind, {"cudaMemcpyAsync", LAPTOP_TRACED ? LAPTOP_SITE : nullptr, s, false});
 }
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
@@ -184,16 +196,16 @@ inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, siz
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
 }
 LAPTOP_FN cudaError_t cudaMemset(void* to, int value, size_t n) {
-    return laptop::set(to, value, n, LAPTOP_TRACED ? LAPTOP_SITE : nullptr);
+    return laptop::set(to, value, n, {"cudaMemset", LAPTOP_TRACED ? LAPTOP_SITE : nullptr});
 }
-LAPTOP_FN cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t = nullptr) {
+LAPTOP_FN cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t s = nullptr) {
     laptop::host_only("cudaMemsetAsync in a kernel", LAPTOP_SITE);
-    return laptop::set(to, value, n);
+    return laptop::set(to, value, n, {"cudaMemsetAsync", LAPTOP_TRACED ? LAPTOP_SITE : nullptr, s, false});
 }
 inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
     laptop::AsDevice as;
     cudaError_t e = cudaSuccess;
-    for (size_t row = 0; row < height && e == cudaSuccess; row++) e = laptop::set((char*)to + row * pitch, value, width);
+    for (size_t row = 0; row < height && e == cudaSuccess; row++) e = laptop::set((char*)to + row * pitch, value, width, {"cudaMemset2D"});
     return e;
 }
 inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -267,11 +279,12 @@ inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t = 0, uns
 
 LAPTOP_FN cudaError_t cudaDeviceSynchronize() {
     laptop::await_children(LAPTOP_SITE);
+    laptop::host_awaits_all();
     return laptop::waited();
 }
-inline cudaError_t cudaThreadSynchronize() { return laptop::waited(); }
-inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
-inline cudaError_t cudaThreadExit() { return cudaSuccess; }
+inline cudaError_t cudaThreadSynchronize() { return laptop::host_awaits_all(), laptop::waited(); }
+inline cudaError_t cudaDeviceReset() { return laptop::host_awaits_all(), cudaSuccess; }
+inline cudaError_t cudaThreadExit() { return cudaDeviceReset(); }
 inline cudaError_t cudaSetDevice(int d) { return laptop::answer(d == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
 inline cudaError_t cudaGetDevice(int* device) { *device = 0; return cudaSuccess; }
 inline cudaError_t cudaGetDeviceCount(int* count) { *count = 1; return cudaSuccess; }
@@ -325,33 +338,44 @@ inline cudaError_t end_handle(void* h) {
     return cudaSuccess;
 }
 }
-inline cudaError_t cudaStreamCreate(cudaStream_t* s) { *s = (cudaStream_t)laptop::handle(8); return cudaSuccess; }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return cudaStreamCreate(s); }
-inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return cudaStreamCreate(s); }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
+    *s = (cudaStream_t)laptop::handle(8);
+    laptop::stream_made(*s, !(flags & cudaStreamNonBlocking));
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithFlags(s, 0); }
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) { return cudaStreamCreateWithFlags(s, flags); }
 inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { *priority = 0; return cudaSuccess; }
 inline cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { *flags = 0; return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return laptop::waited(); }
-inline cudaError_t cudaStreamQuery(cudaStream_t) { return laptop::answer(cudaSuccess); }
-inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t s) { return laptop::host_awaits_stream(s), laptop::waited(); }
+inline cudaError_t cudaStreamQuery(cudaStream_t s) { return laptop::host_awaits_stream(s), laptop::answer(cudaSuccess); }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
+    return laptop::stream_awaits(s, e), laptop::answer(cudaSuccess);
+}
 inline cudaError_t cudaStreamDestroy(cudaStream_t s) { return laptop::end_handle(s); }
 // Caches are not modelled: what a program asks of them changes nothing.
 inline cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaStreamAttrID, const cudaStreamAttrValue*) { return cudaSuccess; }
 inline cudaError_t cudaStreamGetAttribute(cudaStream_t, cudaStreamAttrID, cudaStreamAttrValue* v) { *v = {}; return cudaSuccess; }
 inline cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
 inline cudaError_t cudaStreamAddCallback(cudaStream_t s, void (*f)(cudaStream_t, cudaError_t, void*), void* data, unsigned) {
+    laptop::Issued now(s, "cudaStreamAddCallback", LAPTOP_SITE, false);
     f(s, cudaSuccess, data);
     return cudaSuccess;
 }
-inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*f)(void*), void* data) { return f(data), cudaSuccess; }
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, void (*f)(void*), void* data) {
+    laptop::Issued now(s, "cudaLaunchHostFunc", LAPTOP_SITE, false);
+    return f(data), cudaSuccess;
+}
 inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = (cudaEvent_t)laptop::handle(sizeof(laptop::Time)); return cudaSuccess; }
 inline cudaError_t cudaEventCreate(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
-inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t = nullptr) {
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) {
+    laptop::event_recorded(e, s);
     if (e && !laptop::is_of_device(e)) *(laptop::Time*)e = std::chrono::steady_clock::now();
     return laptop::answer(e ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return laptop::waited(); }
-inline cudaError_t cudaEventQuery(cudaEvent_t) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { return laptop::host_awaits_event(e), laptop::waited(); }
+inline cudaError_t cudaEventQuery(cudaEvent_t e) { return laptop::host_awaits_event(e), laptop::answer(cudaSuccess); }
 inline cudaError_t cudaEventDestroy(cudaEvent_t e) { return laptop::end_handle(e); }
 // The time that passed on this machine: never 0, as programs divide by it.
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {

@@ -38,6 +38,7 @@ LAPTOP_FN int launch_with(const char* name, F& kernel, const launch_config& conf
     const unsigned grid[3] = {config.grid.x, config.grid.y, config.grid.z};
     const unsigned block[3] = {config.block.x, config.block.y, config.block.z};
     (note_pointer(arguments), ...);
+    Issued now(config.stream, name, site, false);
     auto run = [&]() LAPTOP_QUIET { kernel(arguments...); };
     typedef Entry<decltype(run)> Made;
     return launch_from_host(name, grid, block, config.shared, Made::known ? &Made::call : nullptr, (void*)&run);
@@ -63,15 +64,15 @@ LAPTOP_FN int host_launch_by_reference(const char* name, [[maybe_unused]] int li
 // cudaLaunchKernel and cudaLaunchCooperativeKernel: the arguments are found behind pointers.
 template <class... P, size_t... I>
 cudaError_t launch_pointers(void (*kernel)(P...), const char* name, dim3 g, dim3 b, void** args, size_t shared,
-                            std::index_sequence<I...>) {
+                            cudaStream_t stream, std::index_sequence<I...>) {
     auto call = [kernel](auto... a) { kernel(a...); };
-    return (cudaError_t)host_launch(name, 0, call, launch_config(g, b, shared),
+    return (cudaError_t)host_launch(name, 0, call, launch_config(g, b, shared, stream),
                                     *(std::remove_cv_t<std::remove_reference_t<P>>*)args[I]...);
 }
 template <class... P>
 cudaError_t launch_kernel(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, void** args, size_t shared = 0,
-                          cudaStream_t = nullptr) {
-    return launch_pointers(kernel, name, grid, block, args, shared, std::index_sequence_for<P...>{});
+                          cudaStream_t stream = nullptr) {
+    return launch_pointers(kernel, name, grid, block, args, shared, stream, std::index_sequence_for<P...>{});
 }
 // cudaLaunchKernelEx. What it may ask for beside clusters changes nothing here.
 template <class... P, class... A>

@@ -66,6 +66,20 @@ struct AsDevice {
     ~AsDevice();
     bool is_launch;
 };
+// The order of streams, events and host code (runtime_order.cpp): of checked programs.
+void stream_made(const void* stream, bool blocking);
+void event_recorded(const void* event, const void* stream);
+void stream_awaits(const void* stream, const void* event);
+void host_awaits_stream(const void* stream);
+void host_awaits_event(const void* event);
+void host_awaits_all(bool host_too = true);       // false: only the streams wait for each other
+struct Issued {                           // an operation, in a stream, while it is done; `waits`: host code goes on after it
+    Issued(const void* stream, const char* what, const void* site, bool waits = true);
+    ~Issued();
+    void uses(const void* p, size_t bytes, bool writes);
+    struct Work* made = nullptr;
+    bool waits;
+};
 void synchronised();                      // host code goes on, after a wait for the device
 int& last_error();                        // of launches from host code and of calls of the CUDA API
 int sticky_error();                       // of a kernel that failed: as on a GPU, nothing runs after it

@@ -4,6 +4,7 @@
 //   runtime_heap.cpp       device memory
 //   runtime_host.cpp       host code that touches it
 //   runtime_crashes.cpp    crashes of host code
+//   runtime_order.cpp      the order of streams, events and host code
 //   runtime_children.cpp   launches that kernels make
 //   runtime_random.cpp     jumps of a random generator
 #pragma once
@@ -25,6 +26,12 @@ void run_children(const laptop_launch&, Run&, bool with_tail);
 void refresh_heap();             // others have asked for memory, or freed some
 void take_all_as_written();
 size_t device_bytes();
+std::string element_at(uintptr_t address);
+bool is_for_host(const void* p);         // managed or pinned
+bool is_sanitized();
+void keep_touched(Run&);         // what a launch did that is issued
+void used_by_host(uintptr_t address, size_t size, bool writes, const void* pc);
+void told_unordered(const std::string& what, const void* site, const void* other);       // once for each two places
 // Whether host code may not touch this; says then where it is, and in what.
 bool closed_to_host(uintptr_t address, size_t size, laptop_error&, laptop_memory&);
 constexpr int FREES = 4, TOUCHES = 5;    // actions of host code: free() of it, and one that is not known

@@ -267,6 +267,16 @@ void refresh_heap() {
     map_allocations(run->storages.size());
 }
 
+bool is_for_host(const void* p) {
+    Lock lock(heap);
+    const Allocation* a = allocation_of(p);
+    return a && a->for_host;
+}
+std::string element_at(uintptr_t address) {
+    Lock lock(heap);
+    const Allocation* a = allocation_of((void*)address);
+    return a ? a->name + "[" + std::to_string((address - a->low) / a->itemsize) + "]" : "memory";
+}
 size_t device_bytes() {
     size_t sum = 0;
     for (const Allocation& a : allocations) sum += a.live ? a.bytes : 0;

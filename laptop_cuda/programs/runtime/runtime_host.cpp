@@ -73,7 +73,8 @@ void touched_by_host(uintptr_t address, size_t size, int action, const void* pc)
     constexpr size_t MOST = 100;
     laptop_memory memory;
     laptop_error e = {};
-    if (!size || as_device || !is_whole_program() || !closed_to_host(address, size, e, memory)) return;
+    if (!size || as_device || !is_whole_program()) return;
+    if (!closed_to_host(address, size, e, memory)) return used_by_host(address, size, action != 0, pc);
     std::lock_guard<std::recursive_mutex> lock(telling);
     bool writes = action == 1 || action == 2;
     if (writes && !*e.reason) host_wrote((void*)address, size);      // no second finding in the kernel that reads it

@@ -20,6 +20,7 @@ static int last_launch_error = 0, failed = 0;
 int& last_error() { return current ? current->last_error : last_launch_error; }
 int sticky_error() { return current ? 0 : failed; }
 bool is_whole_program() { return program.done != nullptr; }
+bool is_sanitized() { return program.mode & LAPTOP_SANITIZE; }
 
 void tell(const laptop_launch* l, const laptop_result* result) {
     fputs(result->printed, stdout);
@@ -82,6 +83,7 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
     tell(&l, result);
     result->run->printed.clear();
     run_children(l, *result->run, true);
+    keep_touched(*result->run);
     end_launch(*result, false);
     Ended ended = result->run->ended;
     delete result;
