@@ -118,14 +118,14 @@ inline cudaError_t set(void* to, int value, size_t n, const Issue& by = {}) {
     return cudaSuccess;
 }
 inline cudaError_t give_back(const char* name, void* p, const void* site) {
-    host_awaits_all();
+    order(Order::HOST_AWAITS_ALL);
     const char* why = device_free(p);
     if (why && LAPTOP_TRACED) refused_call(name, why, site);
     return answer(why ? cudaErrorInvalidValue : cudaSuccess);
 }
 inline cudaError_t allocate(const char* name, void** p, size_t bytes, unsigned itemsize, bool for_host) {
     if (sticky_error()) return (cudaError_t)sticky_error();
-    host_awaits_all(false);
+    order(Order::STREAMS_MEET);
     *p = bytes ? device_malloc(bytes, name, itemsize, for_host) : nullptr;
     return *p || !bytes ? cudaSuccess : answer(cudaErrorMemoryAllocation);
 }
@@ -279,11 +279,11 @@ inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t = 0, uns
 
 LAPTOP_FN cudaError_t cudaDeviceSynchronize() {
     laptop::await_children(LAPTOP_SITE);
-    laptop::host_awaits_all();
+    laptop::order(laptop::Order::HOST_AWAITS_ALL);
     return laptop::waited();
 }
-inline cudaError_t cudaThreadSynchronize() { return laptop::host_awaits_all(), laptop::waited(); }
-inline cudaError_t cudaDeviceReset() { return laptop::host_awaits_all(), cudaSuccess; }
+inline cudaError_t cudaThreadSynchronize() { return laptop::order(laptop::Order::HOST_AWAITS_ALL), laptop::waited(); }
+inline cudaError_t cudaDeviceReset() { return laptop::order(laptop::Order::HOST_AWAITS_ALL), cudaSuccess; }
 inline cudaError_t cudaThreadExit() { return cudaDeviceReset(); }
 inline cudaError_t cudaSetDevice(int d) { return laptop::answer(d == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
 inline cudaError_t cudaGetDevice(int* device) { *device = 0; return cudaSuccess; }
@@ -340,17 +340,17 @@ inline cudaError_t end_handle(void* h) {
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
     *s = (cudaStream_t)laptop::handle(8);
-    laptop::stream_made(*s, !(flags & cudaStreamNonBlocking));
+    laptop::order(flags & cudaStreamNonBlocking ? laptop::Order::MADE_APART : laptop::Order::MADE, *s);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithFlags(s, 0); }
 inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) { return cudaStreamCreateWithFlags(s, flags); }
 inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { *priority = 0; return cudaSuccess; }
 inline cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { *flags = 0; return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t s) { return laptop::host_awaits_stream(s), laptop::waited(); }
-inline cudaError_t cudaStreamQuery(cudaStream_t s) { return laptop::host_awaits_stream(s), laptop::answer(cudaSuccess); }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t s) { return laptop::order(laptop::Order::HOST_AWAITS, s), laptop::waited(); }
+inline cudaError_t cudaStreamQuery(cudaStream_t s) { return laptop::order(laptop::Order::HOST_AWAITS, s), laptop::answer(cudaSuccess); }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
-    return laptop::stream_awaits(s, e), laptop::answer(cudaSuccess);
+    return laptop::order(laptop::Order::AWAITS_EVENT, s, e), laptop::answer(cudaSuccess);
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t s) { return laptop::end_handle(s); }
 // Caches are not modelled: what a program asks of them changes nothing.
@@ -370,12 +370,12 @@ inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = (cudaEvent_t)laptop::h
 inline cudaError_t cudaEventCreate(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
 inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) {
-    laptop::event_recorded(e, s);
+    laptop::order(laptop::Order::RECORDED, s, e);
     if (e && !laptop::is_of_device(e)) *(laptop::Time*)e = std::chrono::steady_clock::now();
     return laptop::answer(e ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { return laptop::host_awaits_event(e), laptop::waited(); }
-inline cudaError_t cudaEventQuery(cudaEvent_t e) { return laptop::host_awaits_event(e), laptop::answer(cudaSuccess); }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { return laptop::order(laptop::Order::HOST_AWAITS_EVENT, nullptr, e), laptop::waited(); }
+inline cudaError_t cudaEventQuery(cudaEvent_t e) { return laptop::order(laptop::Order::HOST_AWAITS_EVENT, nullptr, e), laptop::answer(cudaSuccess); }
 inline cudaError_t cudaEventDestroy(cudaEvent_t e) { return laptop::end_handle(e); }
 // The time that passed on this machine: never 0, as programs divide by it.
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {

@@ -67,12 +67,8 @@ struct AsDevice {
     bool is_launch;
 };
 // The order of streams, events and host code (runtime_order.cpp): of checked programs.
-void stream_made(const void* stream, bool blocking);
-void event_recorded(const void* event, const void* stream);
-void stream_awaits(const void* stream, const void* event);
-void host_awaits_stream(const void* stream);
-void host_awaits_event(const void* event);
-void host_awaits_all(bool host_too = true);       // false: only the streams wait for each other
+enum class Order { MADE, MADE_APART, RECORDED, AWAITS_EVENT, HOST_AWAITS_EVENT, HOST_AWAITS, HOST_AWAITS_ALL, STREAMS_MEET };
+void order(Order what, const void* stream = nullptr, const void* event = nullptr);
 struct Issued {                           // an operation, in a stream, while it is done; `waits`: host code goes on after it
     Issued(const void* stream, const char* what, const void* site, bool waits = true);
     ~Issued();
