@@ -77,8 +77,8 @@ struct Issue {                   // of a copy: who asks for it, and whether host
 };
 LAPTOP_FN cudaError_t waited() { return synchronised(), answer(cudaSuccess); }
 inline void copy_now(void* to, const void* from, size_t n, const Issue& by = {}) {
-    AsDevice as;
     Issued now(by.stream, by.name, by.site, by.waits || place_of(to, n) == Place::HOST);
+    AsDevice as;
     now.uses(from, n, false), now.uses(to, n, true);
     move_unseen(to, from, n);
     host_wrote(to, n, from);
@@ -110,8 +110,8 @@ inline cudaError_t set(void* to, int value, size_t n, const Issue& by = {}) {
         if (by.site) refused_call("cudaMemset", outside ? "more bytes than the memory has" : "the memory is not the device's", by.site);
         return answer(cudaErrorInvalidValue);
     }
-    AsDevice as;
     Issued now(by.stream, by.name, by.site, by.waits && place_of(to, n) == Place::BOTH);
+    AsDevice as;
     now.uses(to, n, true);
     set_unseen(to, value, n);
     host_wrote(to, n);

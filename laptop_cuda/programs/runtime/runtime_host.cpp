@@ -45,7 +45,11 @@ bool is_registered(const void* p, size_t bytes) {
 const void* program_base = nullptr;
 static __thread int as_device __attribute__((tls_model("initial-exec"))) = 0;
 // A kernel that fails would not take its own away.
-AsDevice::AsDevice(bool is_launch) : is_launch(is_launch) { if (!current && as_device++ == 0 && shuts_memory) host_waits(); }
+AsDevice::AsDevice(bool is_launch) : is_launch(is_launch) {
+    if (current || as_device++) return;
+    await_before_library();
+    if (shuts_memory) host_waits();
+}
 AsDevice::~AsDevice() {
     if (!current && --as_device == 0 && shuts_memory) host_goes_on(is_launch ? Event::LAUNCHED : Event::COPIED);
 }

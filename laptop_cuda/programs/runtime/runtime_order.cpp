@@ -84,6 +84,10 @@ void order(Order what, const void* stream, const void* event) {
     }
 }
 
+void await_before_library() {
+    if (!issuing) order(Order::HOST_AWAITS_ALL);
+}
+
 static int touched(const Region& r, uintptr_t low, uintptr_t high) {
     int how = 0;
     high = std::min(high, r.low + r.bytes);
@@ -113,7 +117,7 @@ static bool meet(const Work& first, const std::string& second, uintptr_t at, siz
 }
 
 static void compare(const Work& first, const Work& second) {
-    const char* why = " in another stream, and nothing orders the two: no event, no wait of the host";
+    const char* why = " in another stream, and nothing orders the two: no cudaStreamWaitEvent(), no wait of the host";
     for (const Use& u : second.uses) {
         if (meet(first, second.what, u.low, u.bytes, u.how, second.site, why)) return;
     }
@@ -172,7 +176,7 @@ void used_by_host(uintptr_t address, size_t size, bool writes, const void* pc) {
     if (under_way.empty()) return;
     Lock lock(one_at_a_time);
     for (auto& w : under_way) {
-        if (meet(*w, "host code", address, size, how, pc, ", which has not waited for it")) return;
+        if (meet(*w, "host code", address, size, how, pc, ", which has not waited: no cudaDeviceSynchronize(), cudaStreamSynchronize() or event in between")) return;
     }
 }
 }  // namespace laptop

@@ -72,4 +72,4 @@ def test_what_nothing_orders_is_found_with_both_lines_and_nothing_else(program):
     assert lines == wanted, "\n".join(error["message"] for error in found.errors)
     assert {error["kind"] for error in found.errors} == {"race"} and found.status == 0 and not found.notes
     assert "d[0] is written by kernel fill and is read by kernel add in another stream" in found.errors[0]["message"]
-    assert "p[9] is read by cudaMemcpyAsync and is written by host code, which has not waited" in found.errors[12]["message"]
+    assert "p[9] is read by cudaMemcpyAsync and is written by host code, which has not waited: " in found.errors[12]["message"]
