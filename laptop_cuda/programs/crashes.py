@@ -39,15 +39,12 @@ def host_access(library: Path, files: dict[str, str], told: list) -> dict:
 
 def refused(library: Path, files: dict[str, str], rows: list[dict]) -> list[dict]:
     """Calls of the API that answered with an error, and what nothing orders, each with its lines, as findings."""
-    places = lines.of(library, tuple(files), [row[at] for row in rows for at in ("offset", "other") if at in row])
+    places = lines.of(library, tuple(files), [offset for row in rows for offset in row["offsets"]])
     found = []
     for row in rows:
-        kind = "race" if "other" in row else "misuse"
-        said = f" answers cudaErrorInvalidValue: {row['why']}" if "why" in row else ""
-        message = f"{kind}: {row['refused']}{said}"
-        for place in (places[row[at]] for at in ("offset", "other") if at in row):
-            if place.line:
-                text = files[place.file].split("\n")[place.line - 1].rstrip()
-                message += f"\n  line {place.line} of {place.file}\n{place.line:6} | {text}"
-        found.append(plain_error(KernelError(kind, message, "host code", None, None, places[row["offset"]].line)))
+        kind, why = ("misuse", f" answers cudaErrorInvalidValue: {row['why']}") if row["why"] else ("race", "")
+        at = [places[offset] for offset in row["offsets"] if places[offset].line]
+        message = "".join([f"{kind}: {row['refused']}{why}", *(
+            f"\n  line {p.line} of {p.file}\n{p.line:6} | " + files[p.file].split("\n")[p.line - 1].rstrip() for p in at)])
+        found.append(plain_error(KernelError(kind, message, "host code", None, None, at[0].line if at else 0)))
     return found

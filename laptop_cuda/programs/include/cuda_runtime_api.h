@@ -1,4 +1,4 @@
-// The host side of the runtime API. Work is done when a call returns; checked programs look at the order that streams have. Device
+// The host side of the runtime API. Work is done when a call returns, in whatever order streams have it; device
 // memory is a range of addresses of its own (runtime_heap.cpp), and what the API would refuse is refused here.
 #pragma once
 #include <chrono>
@@ -75,7 +75,9 @@ struct Issue {                   // of a copy: who asks for it, and whether host
     cudaStream_t stream = nullptr;
     bool waits = true;
 };
-LAPTOP_FN cudaError_t waited() { return synchronised(), answer(cudaSuccess); }
+LAPTOP_FN cudaError_t waited(Order by, cudaStream_t s = nullptr, const void* event = nullptr) {
+    return order(by, s, event), synchronised(), answer(cudaSuccess);
+}
 inline void copy_now(void* to, const void* from, size_t n, const Issue& by = {}) {
     Issued now(by.stream, by.name, by.site, by.waits || place_of(to, n) == Place::HOST);
     AsDevice as;
@@ -96,7 +98,7 @@ inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kin
                       : from_device && !is_device_memory(from, n) ? "the direction says from the device, and the source is not there"
                       : nullptr;
     if (why) {
-        if (by.site) refused_call("cudaMemcpy", why, by.site);
+        if (LAPTOP_TRACED && by.site) refused_call("cudaMemcpy", why, by.site);
         return answer(cudaErrorInvalidValue);
     }
     copy_now(to, from, n, by);
@@ -107,7 +109,8 @@ inline cudaError_t set(void* to, int value, size_t n, const Issue& by = {}) {
     if (!n) return cudaSuccess;
     bool outside = place_of(to, n) == Place::OUTSIDE;
     if (outside || !is_device_memory(to, n)) {
-        if (by.site) refused_call("cudaMemset", outside ? "more bytes than the memory has" : "the memory is not the device's", by.site);
+        const char* why = outside ? "more bytes than the memory has" : "the memory is not the device's";
+        if (LAPTOP_TRACED && by.site) refused_call(by.name, why, by.site);
         return answer(cudaErrorInvalidValue);
     }
     Issued now(by.stream, by.name, by.site, by.waits && place_of(to, n) == Place::BOTH);
@@ -183,11 +186,11 @@ LAPTOP_FN cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
 }
 LAPTOP_FN cudaError_t cudaFreeHost(void* p) { return laptop::give_back("cudaFreeHost", p, LAPTOP_SITE); }
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
-    return laptop::copy(to, from, n, kind, {"cudaMemcpy", LAPTOP_TRACED ? LAPTOP_SITE : nullptr});
+    return laptop::copy(to, from, n, kind, {"cudaMemcpy", LAPTOP_SITE});
 }
 LAPTOP_FN cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t s = nullptr) {
     laptop::host_only("cudaMemcpyAsync in a kernel", LAPTOP_SITE);
-    return laptop::copy(to, from, n, kind, {"cudaMemcpyAsync", LAPTOP_TRACED ? LAPTOP_SITE : nullptr, s, false});
+    return laptop::copy(to, from, n, kind, {"cudaMemcpyAsync", LAPTOP_SITE, s, false});
 }
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
@@ -196,16 +199,17 @@ inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, siz
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
 }
 LAPTOP_FN cudaError_t cudaMemset(void* to, int value, size_t n) {
-    return laptop::set(to, value, n, {"cudaMemset", LAPTOP_TRACED ? LAPTOP_SITE : nullptr});
+    return laptop::set(to, value, n, {"cudaMemset", LAPTOP_SITE});
 }
 LAPTOP_FN cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t s = nullptr) {
     laptop::host_only("cudaMemsetAsync in a kernel", LAPTOP_SITE);
-    return laptop::set(to, value, n, {"cudaMemsetAsync", LAPTOP_TRACED ? LAPTOP_SITE : nullptr, s, false});
+    return laptop::set(to, value, n, {"cudaMemsetAsync", LAPTOP_SITE, s, false});
 }
 inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
     laptop::AsDevice as;
     cudaError_t e = cudaSuccess;
-    for (size_t row = 0; row < height && e == cudaSuccess; row++) e = laptop::set((char*)to + row * pitch, value, width, {"cudaMemset2D"});
+    for (size_t row = 0; row < height && e == cudaSuccess; row++)
+        e = laptop::set((char*)to + row * pitch, value, width, {"cudaMemset2D"});
     return e;
 }
 inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -279,12 +283,11 @@ inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t = 0, uns
 
 LAPTOP_FN cudaError_t cudaDeviceSynchronize() {
     laptop::await_children(LAPTOP_SITE);
-    laptop::order(laptop::Order::HOST_AWAITS_ALL);
-    return laptop::waited();
+    return laptop::waited(laptop::Order::HOST_AWAITS_ALL);
 }
-inline cudaError_t cudaThreadSynchronize() { return laptop::order(laptop::Order::HOST_AWAITS_ALL), laptop::waited(); }
-inline cudaError_t cudaDeviceReset() { return laptop::order(laptop::Order::HOST_AWAITS_ALL), cudaSuccess; }
-inline cudaError_t cudaThreadExit() { return cudaDeviceReset(); }
+inline cudaError_t cudaThreadSynchronize() { return laptop::waited(laptop::Order::HOST_AWAITS_ALL); }
+inline cudaError_t cudaDeviceReset() { return cudaThreadSynchronize(); }
+inline cudaError_t cudaThreadExit() { return cudaThreadSynchronize(); }
 inline cudaError_t cudaSetDevice(int d) { return laptop::answer(d == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
 inline cudaError_t cudaGetDevice(int* device) { *device = 0; return cudaSuccess; }
 inline cudaError_t cudaGetDeviceCount(int* count) { *count = 1; return cudaSuccess; }
@@ -344,11 +347,11 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithFlags(s, 0); }
-inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) { return cudaStreamCreateWithFlags(s, flags); }
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned f, int) { return cudaStreamCreateWithFlags(s, f); }
 inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { *priority = 0; return cudaSuccess; }
 inline cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { *flags = 0; return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t s) { return laptop::order(laptop::Order::HOST_AWAITS, s), laptop::waited(); }
-inline cudaError_t cudaStreamQuery(cudaStream_t s) { return laptop::order(laptop::Order::HOST_AWAITS, s), laptop::answer(cudaSuccess); }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t s) { return laptop::waited(laptop::Order::HOST_AWAITS, s); }
+inline cudaError_t cudaStreamQuery(cudaStream_t s) { return laptop::waited(laptop::Order::HOST_AWAITS, s); }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
     return laptop::order(laptop::Order::AWAITS_EVENT, s, e), laptop::answer(cudaSuccess);
 }
@@ -374,8 +377,8 @@ inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) {
     if (e && !laptop::is_of_device(e)) *(laptop::Time*)e = std::chrono::steady_clock::now();
     return laptop::answer(e ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { return laptop::order(laptop::Order::HOST_AWAITS_EVENT, nullptr, e), laptop::waited(); }
-inline cudaError_t cudaEventQuery(cudaEvent_t e) { return laptop::order(laptop::Order::HOST_AWAITS_EVENT, nullptr, e), laptop::answer(cudaSuccess); }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { return laptop::waited(laptop::Order::HOST_AWAITS_EVENT, nullptr, e); }
+inline cudaError_t cudaEventQuery(cudaEvent_t e) { return laptop::waited(laptop::Order::HOST_AWAITS_EVENT, nullptr, e); }
 inline cudaError_t cudaEventDestroy(cudaEvent_t e) { return laptop::end_handle(e); }
 // The time that passed on this machine: never 0, as programs divide by it.
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {

@@ -53,7 +53,8 @@ enum class Place { HOST, DEVICE, BOTH, OUTSIDE };
 Place place_of(const void* p, size_t bytes);
 bool is_device_memory(const void* p, size_t bytes);
 bool is_whole_program();
-void refused_call(const char* name, const char* why, const void* site);    // a finding, once for each place
+// A finding, once for each place. Or, without a `why`, what nothing orders, and the other place.
+void refused_call(const char* name, const char* why, const void* site, const void* other = nullptr);
 // cudaMemcpy, cudaMemset. What malloc gave and nobody set since stays unwritten.
 void host_wrote(void* p, size_t bytes, const void* from = nullptr);
 constexpr unsigned NEVER_SET = 0xa5c3e96d;      // each word that malloc gives a checked program

@@ -27,12 +27,9 @@ void refresh_heap();             // others have asked for memory, or freed some
 void take_all_as_written();
 size_t device_bytes();
 std::string element_at(uintptr_t address);
-bool is_for_host(const void* p);         // managed or pinned
 bool is_sanitized();
-void await_before_library();     // the algorithms of the headers wait for all
 void keep_touched(Run&);         // what a launch did that is issued
 void used_by_host(uintptr_t address, size_t size, bool writes, const void* pc);
-void told_unordered(const std::string& what, const void* site, const void* other);       // once for each two places
 // Whether host code may not touch this; says then where it is, and in what.
 bool closed_to_host(uintptr_t address, size_t size, laptop_error&, laptop_memory&);
 constexpr int FREES = 4, TOUCHES = 5;    // actions of host code: free() of it, and one that is not known

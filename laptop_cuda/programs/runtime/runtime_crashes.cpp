@@ -52,24 +52,14 @@ static void on_host_crash(int signal, siginfo_t* info, void* context) {
 
 static uint64_t offset_of(const void* site) {
     Dl_info where = {};
-    dladdr(site, &where);
-    return (uint64_t)((uintptr_t)site - (uintptr_t)where.dli_fbase);
+    return dladdr(site, &where) ? (uint64_t)((uintptr_t)site - (uintptr_t)where.dli_fbase) : 0;
 }
-
-void told_unordered(const std::string& what, const void* site, const void* other) {
-    static std::set<std::pair<const void*, const void*>> told;
-    if (report_file < 0 || !told.insert({site, other}).second) return;
-    std::string text = "{\"refused\": \"" + what + "\", \"offset\": " + std::to_string(offset_of(site)) +
-                       ", \"other\": " + std::to_string(offset_of(other)) + "}\n";
-    if (write(report_file, text.data(), text.size()) < 0) return;    // whoever listened has gone
-}
-
-void refused_call(const char* name, const char* why, const void* site) {
+void refused_call(const char* name, const char* why, const void* site, const void* other) {
     static std::set<const void*> told;
     if (report_file < 0 || !told.insert(site).second) return;
-    char text[256];
-    int n = snprintf(text, sizeof text, "{\"refused\": \"%s\", \"why\": \"%s\", \"offset\": %llu}\n", name, why,
-                     (unsigned long long)offset_of(site));
+    char text[700];
+    int n = snprintf(text, sizeof text, "{\"refused\": \"%.500s\", \"why\": \"%s\", \"offsets\": [%llu, %llu]}\n", name, why,
+                     (unsigned long long)offset_of(site), (unsigned long long)offset_of(other));
     if (write(report_file, text, (size_t)n) < 0) return;             // whoever listened has gone
 }
 }  // namespace laptop

@@ -267,11 +267,6 @@ void refresh_heap() {
     map_allocations(run->storages.size());
 }
 
-bool is_for_host(const void* p) {
-    Lock lock(heap);
-    const Allocation* a = allocation_of(p);
-    return a && a->for_host;
-}
 std::string element_at(uintptr_t address) {
     Lock lock(heap);
     const Allocation* a = allocation_of((void*)address);

@@ -47,7 +47,7 @@ static __thread int as_device __attribute__((tls_model("initial-exec"))) = 0;
 // A kernel that fails would not take its own away.
 AsDevice::AsDevice(bool is_launch) : is_launch(is_launch) {
     if (current || as_device++) return;
-    await_before_library();
+    order(Order::HOST_AWAITS_ALL);       // the algorithms of the headers do
     if (shuts_memory) host_waits();
 }
 AsDevice::~AsDevice() {

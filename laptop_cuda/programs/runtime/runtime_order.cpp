@@ -18,9 +18,7 @@ struct Work {
     const void* site;
     std::vector<Use> uses;
     std::vector<Region> regions;                 // of a launch: cells that say what it touched
-    ~Work() {
-        for (Region& r : regions) munmap(r.cells, r.bytes * sizeof(Cell));
-    }
+    ~Work() { for (Region& r : regions) munmap(r.cells, r.bytes * sizeof(Cell)); }
 };
 
 struct Stream { bool blocking; Clock knows; uint64_t issued; };
@@ -29,7 +27,6 @@ static std::deque<Stream> streams = {{true, {}, 0}, {true, {}, 0}};
 static std::map<const void*, size_t> numbers;    // of handles
 static std::map<const void*, Clock> recorded;    // events
 static std::deque<std::unique_ptr<Work>> under_way;      // that the host has not waited for
-static bool several = false;                     // streams that do not all wait for each other
 static __thread Work* issuing __attribute__((tls_model("initial-exec"))) = nullptr;
 constexpr size_t MOST_WORKS = 64, MOST_BYTES = 64 << 20;
 typedef std::lock_guard<std::recursive_mutex> Lock;
@@ -47,24 +44,21 @@ static void host_learns(const Clock& c) {
 }
 
 static size_t make_stream(const void* stream, bool blocking) {
-    several |= !blocking || streams.size() > 2;
     streams.push_back({blocking, {}, 0});
     return numbers[stream] = streams.size() - 1;
 }
 static size_t number_of(const void* stream) {
     if ((uintptr_t)stream <= 1) return DEFAULT;
-    auto found = numbers.find(stream);
-    return found == numbers.end() ? make_stream(stream, true) : found->second;
+    return numbers.count(stream) ? numbers[stream] : make_stream(stream, true);
 }
 
 // After what a work comes that is issued now: the default stream and the blocking ones wait for each other.
 static Clock& now_in(const void* stream) {
-    Stream& s = streams[number_of(stream)];
+    size_t number = number_of(stream);
+    Stream& s = streams[number];
     learn(s.knows, streams[HOST].knows);
-    for (Stream& other : streams) {
-        bool waits = &s == &streams[DEFAULT] || &other == &streams[DEFAULT];
-        if (waits && s.blocking && other.blocking) learn(s.knows, other.knows);
-    }
+    for (size_t other = DEFAULT; s.blocking && other < streams.size(); ++other)
+        if (streams[other].blocking && (number == DEFAULT || other == DEFAULT)) learn(s.knows, streams[other].knows);
     return s.knows;
 }
 
@@ -79,13 +73,9 @@ void order(Order what, const void* stream, const void* event) {
         case Order::AWAITS_EVENT: learn(now_in(stream), recorded[event]); break;
         case Order::HOST_AWAITS_EVENT: host_learns(recorded[event]); break;
         case Order::HOST_AWAITS: host_learns(now_in(stream)); break;
-        case Order::HOST_AWAITS_ALL: host_learns(all); break;
+        case Order::HOST_AWAITS_ALL: if (!issuing) host_learns(all); break;
         case Order::STREAMS_MEET: for (size_t s = DEFAULT; s < streams.size(); ++s) streams[s].knows = all;
     }
-}
-
-void await_before_library() {
-    if (!issuing) order(Order::HOST_AWAITS_ALL);
 }
 
 static int touched(const Region& r, uintptr_t low, uintptr_t high) {
@@ -109,25 +99,26 @@ static std::string done(int how, const std::string& by) {
     const char* verb = how & WRITES ? " is written by " : how & UPDATES ? " is updated by " : " is read by ";
     return verb + (by.compare(0, 4, "cuda") && by != "host code" ? "kernel " + by : by);
 }
-static bool meet(const Work& first, const std::string& second, uintptr_t at, size_t bytes, int how, const void* site, const char* why) {
-    int before = touched(first, at, at + bytes);
-    bool conflict = (before & WRITES && how) || (how & WRITES && before) || (before | how) == (READS | UPDATES);
-    if (conflict) told_unordered(element_at(at) + done(before, first.what) + " and" + done(how, second) + why, site, first.site);
-    return conflict;
+static bool meet(const Work& first, const std::string& second, const Use& use, const void* site, const char* why) {
+    int before = touched(first, use.low, use.low + use.bytes), how = use.how;
+    if (!(before & WRITES && how) && !(how & WRITES && before) && (before | how) != (READS | UPDATES)) return false;
+    std::string said = element_at(use.low) + done(before, first.what) + " and" + done(how, second) + why;
+    refused_call(said.c_str(), "", site, first.site);
+    return true;
 }
 
 static void compare(const Work& first, const Work& second) {
-    const char* why = " in another stream, and nothing orders the two: no cudaStreamWaitEvent(), no wait of the host";
+    const char* why = " in another stream: no event and no wait of the host orders them";
     for (const Use& u : second.uses) {
-        if (meet(first, second.what, u.low, u.bytes, u.how, second.site, why)) return;
+        if (meet(first, second.what, u, second.site, why)) return;
     }
     for (const Region& r : second.regions) {
         auto both = [&](const auto& of) { return of.low < r.low + r.bytes && r.low < of.low + of.bytes; };
         bool apart = std::none_of(first.uses.begin(), first.uses.end(), both) &&
                      std::none_of(first.regions.begin(), first.regions.end(), both);
         for (uintptr_t at = r.low; !apart && at < r.low + r.bytes; at += r.grain) {
-            int how = touched(r, at, at + r.grain);
-            if (how && meet(first, second.what, at, r.grain, how, second.site, why)) return;
+            Use u = {at, r.grain, touched(r, at, at + r.grain)};
+            if (u.how && meet(first, second.what, u, second.site, why)) return;
         }
     }
 }
@@ -163,7 +154,7 @@ void keep_touched(Run& r) {
     for (auto& w : under_way) for (Region& g : w->regions) kept += g.bytes;
     for (Storage& s : r.storages) {
         Region& g = s.region;
-        if (!issuing || !g.cells || !(several || is_for_host((void*)g.low)) || (kept += g.bytes) > MOST_BYTES) continue;
+        if (!issuing || !g.cells || !(streams.size() > 2 || place_of((void*)g.low, 1) == Place::BOTH) || (kept += g.bytes) > MOST_BYTES) continue;
         issuing->regions.push_back(g);
         g.cells = nullptr;
     }
@@ -171,12 +162,13 @@ void keep_touched(Run& r) {
 
 // Host code: main's, or that of a function that waits in a stream for its turn.
 void used_by_host(uintptr_t address, size_t size, bool writes, const void* pc) {
-    int how = writes ? WRITES : READS;
-    if (issuing) return issuing->uses.push_back({address, size, how});
+    Use use = {address, size, writes ? WRITES : READS};
+    if (issuing) return issuing->uses.push_back(use);
     if (under_way.empty()) return;
     Lock lock(one_at_a_time);
+    const char* why = ", which has not waited: no cudaDeviceSynchronize(), cudaStreamSynchronize() or event in between";
     for (auto& w : under_way) {
-        if (meet(*w, "host code", address, size, how, pc, ", which has not waited: no cudaDeviceSynchronize(), cudaStreamSynchronize() or event in between")) return;
+        if (meet(*w, "host code", use, pc, why)) return;
     }
 }
 }  // namespace laptop
