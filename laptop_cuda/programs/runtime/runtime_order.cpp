@@ -101,7 +101,7 @@ static std::string done(int how, const std::string& by) {
 }
 static bool meet(const Work& first, const std::string& second, const Use& use, const void* site, const char* why) {
     int before = touched(first, use.low, use.low + use.bytes), how = use.how;
-    if (!(before & WRITES && how) && !(how & WRITES && before) && (before | how) != (READS | UPDATES)) return false;
+    if (!before || !((before | how) & WRITES || (before ^ how) & UPDATES)) return false;
     std::string said = element_at(use.low) + done(before, first.what) + " and" + done(how, second) + why;
     refused_call(said.c_str(), "", site, first.site);
     return true;
@@ -154,7 +154,8 @@ void keep_touched(Run& r) {
     for (auto& w : under_way) for (Region& g : w->regions) kept += g.bytes;
     for (Storage& s : r.storages) {
         Region& g = s.region;
-        if (!issuing || !g.cells || !(streams.size() > 2 || place_of((void*)g.low, 1) == Place::BOTH) || (kept += g.bytes) > MOST_BYTES) continue;
+        bool shared = streams.size() > 2 || place_of((void*)g.low, 1) == Place::BOTH;
+        if (!issuing || !g.cells || !shared || (kept += g.bytes) > MOST_BYTES) continue;
         issuing->regions.push_back(g);
         g.cells = nullptr;
     }
