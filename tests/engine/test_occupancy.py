@@ -2,6 +2,7 @@
 import itertools
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,31 +10,7 @@ import pytest
 from laptop_cuda import gpu
 from laptop_cuda.occupancy import LIMITS, limits, occupancy
 
-# architecture, registers, threads, bytes of shared memory: blocks, what limits them; derived by hand.
-BY_HAND = [
-    ("sm_80", 32, 256, 0, 8, "registers and warps"),          # 1,024 per warp: 16 per scheduler, 64 warps of 8 per block
-    ("sm_80", 33, 256, 0, 6, "registers"),                    # 1,056, given as 1,280: 12 per scheduler, 48 warps
-    ("sm_80", 255, 256, 0, 1, "registers"),                   # 8,192 per warp: 2 per scheduler
-    ("sm_80", 255, 128, 98304, 1, "shared memory"),           # 97 KiB of 164
-    ("sm_90", 255, 128, 98304, 2, "registers and shared memory"),     # 97 KiB of 228
-    ("sm_86", 32, 1024, 0, 1, "warps"),                       # 48 warps, 32 per block
-    ("sm_89", 40, 768, 0, 2, "registers and warps"),
-    ("sm_86", 16, 32, 0, 16, "blocks"),
-    ("sm_89", 16, 32, 0, 24, "blocks"),
-    ("sm_90", 16, 32, 0, 32, "blocks"),
-    ("sm_120", 64, 256, 0, 4, "registers"),                   # 8 per scheduler, 32 of 48 warps
-    ("sm_90", 64, 100, 0, 8, "registers"),                    # 100 threads are 4 warps
-    ("sm_100", 168, 128, 16640, 3, "registers"),              # 5,376 per warp: 3 per scheduler
-    ("sm_90", 32, 64, 22016, 10, "shared memory"),            # 22.5 KiB with the reserved one
-    ("sm_86", 32, 64, 22016, 4, "shared memory"),
-    ("sm_80", 128, 512, 0, 1, "registers"),
-    ("sm_80", 129, 512, 0, 0, "registers"),                   # 4,352 x 16 warps are more than 65,536: refused
-    ("sm_90", 24, 1024, 0, 2, "registers and warps"),         # 768: 21 per scheduler, 84 warps by registers
-    ("sm_80", 32, 96, 0, 21, "registers and warps"),          # 3 warps per block: one of 64 places stays empty
-    ("sm_120", 32, 128, 101376, 1, "shared memory"),          # 99 KiB, the most
-    ("sm_120", 32, 128, 101377, 0, "shared memory"),
-    ("sm_75", 64, 256, 0, 4, "registers and warps"),
-]
+BY_HAND = tomllib.loads(Path(__file__).with_name("occupancy.toml").read_text(encoding="utf-8"))["rows"]
 
 
 @pytest.mark.parametrize("arch, registers, threads, shared, blocks, limited_by", BY_HAND)
