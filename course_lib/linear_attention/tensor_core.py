@@ -20,9 +20,9 @@ def fits(q: Tensor, v: Tensor) -> bool:
 
 
 def shared_bytes(d: int) -> int:
-    """Of a block: two stages of q, k and v, the state in bfloat16, the output, and the weights."""
+    """Of a block: two stages of q, k and v, scores, z and weights, and at d = 64 the state."""
     tile = 2 * CHUNK * d
-    return 7 * tile + 2 * d * d + 4 * d
+    return 6 * tile + 2 * CHUNK * CHUNK + 4 * d + 4 * CHUNK + (d == 64) * 2 * d * d
 
 
 def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise: bool,
@@ -30,12 +30,12 @@ def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise
     """Out (b, h, n, d), and the state at the end, in the layout of start.
 
     q, k, v (b, h, n, d); start (b, h, d * d + d) in float32: S row by row, then z. The tokens are cut into
-    segments that run side by side, with one block per multiprocessor (two at d = 64) unless given."""
+    segments that run side by side, with one block per multiprocessor unless given."""
     require_tensor_cores(q)
     check_tensor_cores(fits(q, v), "bfloat16 of width 64 or 128", q, v)
     b, h, n, d = q.shape
     if segments is None:
-        segments = parts_that_fit(multiprocessors(q.device) * 128 // d, b * h, n, LEAST_TOKENS)
+        segments = parts_that_fit(multiprocessors(q.device), b * h, n, LEAST_TOKENS)
     segment = max(CHUNK, math.ceil(math.ceil(n / segments) / CHUNK) * CHUNK)
     segments = max(1, math.ceil(n / segment))                   # whole chunks: there may be fewer segments
     out, after = torch.empty_like(q, memory_format=torch.contiguous_format), torch.empty_like(start)
@@ -43,14 +43,14 @@ def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise
         return out, start
     q, k, v = aligned(q, k, v)
     module, states = cuda.load("linear_attention/tensor_core"), start.contiguous()
-    heads, size = b * h, d * d + d
+    heads, size, threads = b * h, d * d + d, 32768 // d
     tile = 2 * CHUNK * d                                        # bytes of a chunk of q, k or v
     sums, walk = module[f"linear_walk<{d}, false>"], module[f"linear_walk<{d}, true>"]
     sums.shared_limit = walk.shared_limit = SHARED_BYTES_A100
     last = n, segment, map_code, int(normalise)
     if segments > 1:
         states = start.new_zeros(heads, segments, size)
-        sums[(segments, heads), 2 * d, 4 * tile](q, k, v, None, states, out, *last)
+        sums[(segments, heads), threads, 4 * tile](q, k, v, None, states, out, *last)
         module.segment_prefix[(math.ceil(size / 256), heads), 256](start.contiguous(), states, segments, size)
-    walk[(segments, heads), 2 * d, shared_bytes(d)](q, k, v, states, after, out, *last)
+    walk[(segments, heads), threads, shared_bytes(d)](q, k, v, states, after, out, *last)
     return out, after

@@ -355,10 +355,10 @@ def test_what_it_asks_for(segments, times_read):
     q, k, v, start = case(n, d)
     launches = launches_of(lambda: linear_tensor_core.run(q, k, v, start, 0, True, segments))
     rows, walk = heads * n * d * 2, launches[-1]
-    z_again = 7 * heads * segments * d * 4              # an entry of z is read by the eight lanes of its row
+    z_again = 3 * heads * segments * d * 4              # an entry of z is read by the four lanes of its row
     assert walk.global_load.bytes == 3 * rows + heads * segments * size * 4 + z_again
     assert walk.global_store.bytes == rows + heads * size * 4
-    assert walk.global_load.moved == 3 * rows + heads * segments * (size + d) * 4   # by two warps
+    assert walk.global_load.moved == 3 * rows + heads * segments * size * 4
     assert walk.shared_load.excess <= walk.shared_load.wavefronts // 50
     if segments == 2:
         assert launches[0].global_load.bytes == 2 * rows and len(launches) == 3
