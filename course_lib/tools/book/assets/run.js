@@ -174,9 +174,11 @@ function element(e) {
 }
 
 // The laptop's own words where they are about the same finding; else what the engine found, part by part.
-function told(e, kernel, source, laptop) {
-  const where = party => party && party.line ? `\n  line ${party.line}, block ${party.block}, thread ${party.thread}\n` +
-    `${String(party.line).padStart(6)} | ${source.lines[party.file]?.[party.line - 1] ?? ""}` : "";
+function told(e, { kernel, grid, block, laptop }, source) {
+  const at = (index, size) => size[2] > 1 || size[1] > 1 ? `(${index.slice(0, size[2] > 1 ? 3 : 2).join(", ")})` : index[0];
+  const where = party => party ? `\n  ${party.line ? `line ${party.line}, ` : ""}block ${at(party.block, grid)}, thread ` +
+    at(party.thread, block) + (party.line ? `\n${String(party.line).padStart(6)} | ` +
+    (source.lines[party.file]?.[party.line - 1] ?? "") : "") : "";
   const same = laptop && laptop.kind === e.kind && laptop.line === (e.who?.line ?? 0) &&
     String(laptop.thread) === String(e.who?.thread ?? null) && String(laptop.block) === String(e.who?.block ?? null) &&
     (e.array === undefined || laptop.message.includes(element(e)));
@@ -185,7 +187,8 @@ function told(e, kernel, source, laptop) {
     `${VERBS[e.other.action]} it, and nothing orders the two` : e.array !== undefined
     ? `${kernel} ${VERBS[e.who?.action ?? 5]} ${element(e)}` + (e.kind === "out of bounds" && e.reason === "array"
       ? `, ${e.offset < 0 ? "before its start" : "past its end"}: it has ${said(e.array_bytes / (e.itemsize || 1))} elements` : "")
-    : [kernel, e.reason, e.detail].filter(Boolean).join(", ");
+    : [`${kernel}, launched with grid ${grid.join(" x ")} and block ${block.join(" x ")}`, e.reason, e.detail]
+      .filter(Boolean).join(": ");
   return `${e.kind}: ${what}.${where(e.who)}${where(e.other)}`;
 }
 
@@ -208,11 +211,11 @@ async function run(cell, form, result, stop) {
     const answer = await inWorker(module, made, bytes, stop);
     const took = `in ${Math.round(performance.now() - began)} ms in this browser, by the course's engine`;
     const printed = answer.printed ? [make("pre", {}, answer.printed)] : [];
-    const notes = answer.notes.map(e => make("pre", { className: "run-note" }, told(e, launch.kernel, source, null)));
+    const notes = answer.notes.map(e => make("pre", { className: "run-note" }, told(e, { ...made, laptop: null }, source)));
     if (answer.error) {
       result.dataset.finding = JSON.stringify(answer.error);
       return say("finding", `Found ${took}: ${answer.error.kind}.`, ...printed, make("pre", { className: "run-finding" },
-        told(answer.error, launch.kernel, source, launch.laptop)));
+        told(answer.error, made, source)));
     }
     result.dataset.counts = JSON.stringify(answer.counts);
     say("done", `Counted and checked ${took}.`, ...printed, ...results(answer), ...drawn(answer, source), ...notes);
