@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+from browser_kit import page as tab  # noqa: F401  (a fixture)
+
 import laptop_cuda as cuda
 from course_lib.tools.book import running
 from course_lib.tools.book.pages import chapters
@@ -94,6 +96,32 @@ def test_every_launch_of_the_book_counts_as_on_the_laptop(path, tmp_path):
         pytest.skip(f"no launch of {path.stem} runs on a page: {found['left']}")
     for launch, answer in zip(found["launches"], answers(tmp_path, module, found["launches"], found["data"])):
         compare(launch, answer, found["sources"][launch["source"]]["files"])
+
+
+@pytest.mark.slow
+@needs
+def test_a_reader_runs_a_kernel_changes_a_size_and_reads_the_finding(tab, tmp_path):  # noqa: F811
+    path, cells = chapters()[0], []
+    found, _ = running.built(path)
+    for one in found["launches"]:
+        cells += [text for text in running.after(path, {"id": one["cell"]}) if f'"{one["name"]}"' in text]
+    (tmp_path / "_static").mkdir()
+    running.write(tmp_path / "_static", [path])
+    (tmp_path / "chapters").mkdir()
+    (tmp_path / "chapters" / "page.html").write_text("<script src=../_static/run.js></script>" + "".join(cells))
+    tab.call("Page.navigate", url=(tmp_path / "chapters" / "page.html").as_uri())
+    root = "document.querySelector('course-cell[data-kernel=\\'start_here/add\\']')"
+    tab.wait(f"!!{root}?.querySelector('[data-act=run]')", 20)
+    run = f"{root}.querySelector('[data-act=run]').click()"
+    state = lambda word: f"{root}.querySelector('[data-state={word}]')"
+    tab.js(run)
+    counts = json.loads(tab.wait(f"{state('done')}?.dataset.counts", 30))
+    assert counts == next(one["laptop"]["counts"] for one in found["launches"] if one["name"] == "start_here/add")
+    tab.js(f"{root}.querySelector('[name=value-n]').value = '1001'; {run}")
+    said = tab.wait(f"{state('finding')}?.innerText", 30)
+    assert "add reads x[1000], past its end: it has 1,000 elements" in said and "block 3, thread 232" in said
+    tab.js(f"{root}.querySelector('[name=grid]').value = '-1'; {run}")
+    assert "one to three whole numbers" in tab.wait(f"{state('error')}?.innerText", 30)
 
 
 FAULTY = """
