@@ -3,7 +3,6 @@
 The compiler is clang as the package ziglang brings it; threads switch by Asyncify, a pass of Binaryen's."""
 import ctypes
 import os
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -110,10 +109,10 @@ def _side_by_side(do, things) -> list:
 
 
 def _link(made: Path, objects: list[Path], sources: int) -> None:
-    named = ", ".join(f"laptop_source_{n}" for n in range(sources))
+    named = [f"laptop_source_{n}" for n in range(sources)]
     (made / "sources.cpp").write_text(
-        '#include "page.h"\n' + "".join(f'extern "C" const laptop::PageSource laptop_source_{n};\n' for n in range(sources))
-        + f"const laptop::PageSource* const laptop::laptop_sources[] = {{{re.sub('laptop_source', '&laptop_source', named)}}};\n")
+        '#include "page.h"\n' + "".join(f'extern "C" const laptop::PageSource {name};\n' for name in named)
+        + f"const laptop::PageSource* const laptop::laptop_sources[] = {{&{', &'.join(named)}}};\n")
     _run(*TARGET, "-O2", f"-I{HERE}", "-c", made / "sources.cpp", "-o", made / "sources.o", cwd=made)
     _run("-target", "wasm32-wasi", "-mexec-model=reactor", "-O2", "-s", "-Wl,--max-memory=" + str(MEMORY), made / "sources.o",
          *objects, "-o", made / "linked.wasm", cwd=made)
@@ -140,8 +139,8 @@ def asyncified(wasm: bytes) -> bytes:
     lib.BinaryenSetPassArgument(b"asyncify-ignore-imports", b"1")
     lib.BinaryenSetOptimizeLevel(2)
     lib.BinaryenSetShrinkLevel(1)
-    passes = [b"asyncify", b"simplify-locals", b"coalesce-locals", b"vacuum", b"merge-blocks", b"optimize-instructions",
-              b"reorder-locals", b"remove-unused-module-elements"]
+    passes = (b"asyncify simplify-locals coalesce-locals vacuum merge-blocks optimize-instructions reorder-locals "
+              b"remove-unused-module-elements").split()
     lib.BinaryenModuleRunPasses(module, (ctypes.c_char_p * len(passes))(*passes), len(passes))
     written = lib.BinaryenModuleAllocateAndWrite(module, None)
     return ctypes.string_at(written.binary, written.bytes)

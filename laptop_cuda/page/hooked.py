@@ -24,7 +24,6 @@ class _Source:
     places: list[int] = field(default_factory=lambda: [0])
     out: list[str] = field(default_factory=list)
     symbols: list[tuple] = field(default_factory=list)
-    entries: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self):
         self.metadata = {m[1]: m[2] for line in self.lines if (m := re.match(r"!(\d+) = (.*)", line))}
@@ -62,8 +61,6 @@ class _Source:
         return "\n".join(self.out) + self._table()
 
     def _function(self, line: str) -> str:
-        if entry := re.search(r"@laptop_entry_(\d+)\(", line):
-            self.entries[int(entry[1])] = f"@laptop_entry_{entry[1]}"
         line = DEFINED.sub("define internal ", line, count=1)
         return re.sub(r" comdat(\([^)]*\))?(?= )", "", line)
 
@@ -101,13 +98,14 @@ class _Source:
         rows = ", ".join(f"{{ptr, i32, ptr, i32}} {{ptr {at}, i32 ptrtoint (ptr getelementptr ({kind}, ptr null, i32 1) "
                          f"to i32), ptr @laptop_name_{i}, i32 {int(constant)}}}"
                          for i, (at, kind, _, constant) in enumerate(self.symbols))
-        entries = ", ".join(f"ptr {self.entries[i]}" for i in sorted(self.entries))
+        numbers = sorted({int(n) for n in re.findall(r"\ndefine .*@laptop_entry_(\d+)\(", "\n".join(self.out))})
+        entries = ", ".join(f"ptr @laptop_entry_{n}" for n in numbers)
         places = ", ".join(f"i32 {p}" for p in self.places)
-        declared = any(line.startswith("@laptop_called_at = ") for line in self.lines)
+        own = any(line.startswith("@laptop_called_at = ") for line in self.lines)
         return f"""
-{"" if declared else "@laptop_called_at = external global ptr"}
+{"" if own else "@laptop_called_at = external global ptr"}
 {texts}@laptop_symbols = internal constant [{n} x {{ptr, i32, ptr, i32}}] [{rows}]
-@laptop_entries = internal constant [{len(self.entries)} x ptr] [{entries}]
+@laptop_entries = internal constant [{len(numbers)} x ptr] [{entries}]
 @laptop_lines = internal constant [{len(self.places)} x i32] [{places}]
 @laptop_source_{self.number} = constant {{ptr, ptr, i32, ptr, i32}} {{ptr @laptop_entries, ptr @laptop_lines, \
 i32 {len(self.places)}, ptr @laptop_symbols, i32 {n}}}
@@ -138,10 +136,8 @@ def _type(rest: str) -> str:
 
 def plain_name(name: str) -> str:
     """weights of weights, of _ZL7weights, of _ZN2ns7weightsE; else as the compiler has it."""
-    spaces = re.fullmatch(r"_ZL?(?:N(?:12_GLOBAL__N_1)?L?)?((?:\d+\w+?)+)E?", name)
-    parts, rest = [], spaces[1] if spaces else ""
-    while found := re.match(r"L?(\d+)", rest):
+    rest, parts = re.sub(r"^_Z(L(?=\d)|N(12_GLOBAL__N_1)?L?)?(?=\d)", "", name), []
+    while (found := re.match(r"L?(\d+)", rest)) and rest != name:
         end = found.end() + int(found[1])
-        parts.append(rest[found.end():end])
-        rest = rest[end:]
+        parts, rest = [*parts, rest[found.end():end]], rest[end:]
     return "::".join(parts) or name

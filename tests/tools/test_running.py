@@ -55,12 +55,9 @@ def answers(folder, module: bytes, launches: list, data: bytes) -> list[dict]:
 
 def by_line(rows: list[dict], files: list[str]) -> list:
     """Each line's counts, without zeros."""
-    found = []
-    for row in sorted(rows, key=lambda r: (str(r["file"]), r["line"])):
-        file = row["file"] if isinstance(row["file"], str) else files[row["file"]] if row["line"] else ""
-        counts = {name: n for name, n in row.items() if n and name not in ("file", "line")}
-        found.append((file, row["line"], counts))
-    return found
+    file = lambda row: row["file"] if isinstance(row["file"], str) else files[row["file"]] if row["line"] else ""
+    return [(file(row), row["line"], {name: n for name, n in row.items() if n and name not in ("file", "line")})
+            for row in rows]
 
 
 def apart(mine: list, theirs: list) -> set[int]:
@@ -101,13 +98,12 @@ def test_every_launch_of_the_book_counts_as_on_the_laptop(path, tmp_path):
 @pytest.mark.slow
 @needs
 def test_a_reader_runs_a_kernel_changes_a_size_and_reads_the_finding(tab, tmp_path):  # noqa: F811
-    path, cells = chapters()[0], []
+    path = chapters()[0]
     found, _ = running.built(path)
-    for one in found["launches"]:
-        cells += [text for text in running.after(path, {"id": one["cell"]}) if f'"{one["name"]}"' in text]
-    (tmp_path / "_static").mkdir()
+    cells = [text for id in {one["cell"] for one in found["launches"]} for text in running.after(path, {"id": id})]
+    for name in ("_static", "chapters"):
+        (tmp_path / name).mkdir()
     running.write(tmp_path / "_static", [path])
-    (tmp_path / "chapters").mkdir()
     (tmp_path / "chapters" / "page.html").write_text("<script src=../_static/run.js></script>" + "".join(cells))
     tab.call("Page.navigate", url=(tmp_path / "chapters" / "page.html").as_uri())
     root = "document.querySelector('course-cell[data-kernel=\\'start_here/add\\']')"

@@ -1,7 +1,7 @@
 """Kernels that run on a page: a chapter's launches are recorded once, and its kernels built for the page.
 
 A chapter's script has the module, the arrays and the launches, packed; run.js shows a button per launch. Nothing
-of it is made where no compiler for WebAssembly is installed: `without` says what is missing."""
+of it is made where no compiler for WebAssembly is installed: `page.missing` says what."""
 import base64
 import gzip
 import html
@@ -24,11 +24,6 @@ from laptop_cuda.toolchain.cache import digest
 ASSETS = Path(__file__).parent / "assets"
 LARGEST = 3e6                # bytes of a chapter's script
 START = "from laptop_cuda.page import record; record.start({!r})"
-
-
-def without() -> str:
-    """Why no kernel runs on the pages; "" if they do."""
-    return page.missing()
 
 
 @cache
@@ -79,7 +74,7 @@ def _built(path: Path) -> tuple[dict, bytes]:
 
 def after(path: Path, cell) -> list[str]:
     """The HTML below a code cell: a place for a button per launch, and why another launch has none."""
-    if without():
+    if page.missing():
         return []
     found, _ = built(path)
     mine = [one for one in found["launches"] if one["cell"] == cell["id"]]
@@ -113,7 +108,7 @@ def script(path: Path) -> str:
 
 def write(static: Path, chapters: list[Path]) -> str:
     """The scripts; what the book says of them when it is made."""
-    if why := without():
+    if why := page.missing():
         return f"no kernel runs on the pages: {why}"
     (static / "page").mkdir()
     runs = 0
