@@ -73,13 +73,6 @@ def test_on_the_course_s_kernels_a_model_says_the_same(model_type, by_torch, tmp
     assert launched.count("window_sink") == model.kernels["attention in a window"]
 
 
-@pytest.mark.gpu
-def test_on_a_card_a_model_says_the_same(llama):
-    prompts = [[5, 9, 12], [7] * 20, [3]]
-    model = open_model(llama, kernels=True, device="cuda")
-    assert model.generate(prompts, 8) == open_model(llama).generate(prompts, 8) and model.kernels["attention"]
-
-
 def test_uneven_prompts_through_pages_as_one_at_a_time(llama):
     """With few pages, so that sequences are preempted; a common beginning is computed once; no page is lost."""
     model = open_model(llama)

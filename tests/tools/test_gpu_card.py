@@ -3,6 +3,8 @@ import pytest
 import torch
 
 from course_lib.attention import softmax_kernel
+from course_lib.field_guide import open_model
+from course_lib.field_guide.whole.tiny import tiny
 from course_lib.flash_attention.kernels import backward_kernels, forward_kernel
 from course_lib.gpu.case import TOLERANCE, as_tuple, relative
 from course_lib.gpu.cases import CASES, BF16, case_of
@@ -86,3 +88,10 @@ def test_a_second_device():
         pytest.skip("not run: there is one CUDA device")
     x = torch.randn(33, 264)
     assert torch.equal(softmax_kernel(x.to("cuda:1")).cpu(), softmax_kernel(x.to("cuda:0")).cpu())
+
+
+@pytest.mark.gpu
+def test_a_model_on_the_course_s_kernels_says_the_same(tmp_path):
+    family, prompts = tiny("llama"), [[5, 9, 12], [7] * 20, [3]]
+    model = open_model(family.write(tmp_path), kernels=True, device="cuda")
+    assert model.generate(prompts, 8) == open_model(tmp_path).generate(prompts, 8) and model.kernels["attention"]
