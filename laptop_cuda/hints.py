@@ -2,7 +2,8 @@
 
 A copy of the process (`fork`) builds the checked library, which `sanitize()` then finds, and checks some blocks: what it
 changes nobody sees. "First" is of a build in the cache. Only launches written in a program or notebook (`__main__`) are
-looked at: libraries, graders and tests check for themselves. LAPTOP_CUDA_HINT=0 turns it off."""
+looked at: libraries, graders and tests check for themselves. LAPTOP_CUDA_HINT is how many seconds a process waits
+for its copies at its end, 1 unless said otherwise; 0 turns all of it off. Who was not told then is told in the next run."""
 import os
 import select
 import signal
@@ -17,7 +18,7 @@ from .sanitize import sanitize
 
 KINDS = ("race", "out of bounds", "misaligned", "barrier divergence")
 MOST_BYTES = 64 << 20        # of a launch's arrays: the copy shares their pages until one side writes
-SECONDS = 3                  # that the end of a process waits for its copies at most
+SECONDS = float(os.environ.get("LAPTOP_CUDA_HINT") or 1)
 MOST_SECONDS = 60            # of a copy: what it builds longer is there for later
 _looked: set[tuple[Path, str]] = set()
 _said: list[str] = []
@@ -25,21 +26,17 @@ silent: set[str] = set()     # packages: launches made while their code runs, as
 
 
 def wanted() -> bool:
-    return sys.platform == "linux" and os.environ.get("LAPTOP_CUDA_HINT") != "0"
+    return sys.platform == "linux" and SECONDS > 0
 
 
 def is_first(library: Path, what: str) -> bool:
-    """Whether nobody has looked at this part of a build before; from now on somebody has."""
+    """Whether nobody has been told of this part of a build before, and that can be noted."""
     _looked.add((library, what))
-    try:
-        (library.parent / f"looked at {what}").touch(exist_ok=False)
-    except OSError:                      # it was there; or the cache can only be read
-        return False
-    return True
+    return os.access(library.parent, os.W_OK) and not (library.parent / f"looked at {what}").exists()
 
 
-def apart(work) -> None:
-    """Does `work()` in a copy of this process, which then ends."""
+def apart(work, *unused: int) -> None:
+    """Does `work()` in a copy of this process, which has no need of some descriptors, and then ends."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)      # of threads: the copy waits for none
         if os.fork():
@@ -48,6 +45,7 @@ def apart(work) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(MOST_SECONDS)
         os.nice(10)
+        list(map(os.close, unused))
         sys.stdout = sys.stderr = nowhere = open(os.devnull, "r+")
         for file in (0, 1, 2):
             os.dup2(nowhere.fileno(), file)
@@ -77,20 +75,23 @@ def first_launch(kernel, library: Path, given: list, again) -> None:
     reading, writing = os.pipe()
 
     def look() -> None:
+        said = " "
         try:
             with sanitize(limit=1):
                 again()
         except KernelError as error:
             how = "%%cuda without --no-sanitize" if of_cell else "`with laptop_cuda.sanitize():` around it"
-            os.write(writing, line(plain_error(error), how).encode())
-    apart(look)
+            said = line(plain_error(error), how) or said
+        os.write(writing, said.encode())         # or fails, if nobody waits any more
+        (library.parent / f"looked at {kernel.name}").touch()
+    apart(look, reading)
     os.close(writing)
     threading.Thread(target=_tell, args=(reading,)).start()
 
 
 def _tell(reading: int) -> None:
     with os.fdopen(reading) as told:
-        said = told.read() if select.select([told], [], [], SECONDS)[0] else ""
+        said = told.read().strip() if select.select([told], [], [], SECONDS)[0] else ""
     if said and not _said:               # never a second line
         _said.append(said)
         print(said, file=sys.stderr, flush=True)
