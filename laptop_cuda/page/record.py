@@ -66,8 +66,6 @@ class Recorder:
         storages = [c.storages[i] for i in range(c.n_storages)]
         before = [[_bytes(at, s.bytes) for s, at in ((s, getattr(s, name)) for s in storages)]
                   for name in ("host", "initialised")]
-        made["storages"] = [{"bytes": len(data), "at": self.put(data), "written": self.written(flags)}
-                            for data, flags in zip(*before)]
         try:
             made["laptop"] = _answer(how, module, entry, kernel.shared_limit)
         finally:
@@ -75,8 +73,9 @@ class Recorder:
                 ctypes.memmove(s.host, data, len(data))
                 if flags is not None:
                     ctypes.memmove(s.initialised, flags, len(flags))
-        made["source"] = self.source(traced, module)
-        made["entry"] = _number(traced, entry)
+        made |= {"source": self.source(traced, module), "entry": _number(traced, entry)}
+        made["storages"] = [{"bytes": len(data), "at": self.put(data), "written": self.written(flags)}
+                            for data, flags in zip(*before)]
         return made
 
     def launch(self, c, entry, kernel) -> dict:
