@@ -1,4 +1,4 @@
-"""What a page needs of each launch that a program makes here: its description, its bytes, the laptop's answer.
+"""What a page needs of each launch that a program makes here: description, bytes, the laptop's answer.
 
     record.start(folder)         # from here on: the first launch of each kernel in each cell of a notebook
     folder/launches.json         # "launches", "sources", and "left": those that a page cannot run, and why
@@ -17,6 +17,7 @@ from ..packs import packs
 from ..report import LaunchReport
 
 LARGEST, LONGEST = 1 << 20, 2_000_000    # bytes of a launch's arrays, accesses of its threads
+TOGETHER = 1_600_000                     # bytes of all launches' arrays
 PACKS = tuple(str(pack.home) for pack in packs()[1:])
 
 
@@ -73,6 +74,8 @@ class Recorder:
                 ctypes.memmove(s.host, data, len(data))
                 if flags is not None:
                     ctypes.memmove(s.initialised, flags, len(flags))
+        if len(self.data) + sum(len(data) for data in before[0] if data not in self.places) > TOGETHER:
+            raise Left("the arrays of the launches before it are as much as a page may weigh")
         made |= {"source": self.source(traced, module), "entry": _number(traced, entry)}
         made["storages"] = [{"bytes": len(data), "at": self.put(data), "written": self.written(flags)}
                             for data, flags in zip(*before)]
