@@ -85,9 +85,8 @@ class _Source:
         if "laptop_" in found["name"]:       # the table at a source's end: nothing of it runs here
             return f"{found['name']} = internal {LINKAGE.sub('', found['before'])}{found['kind']} {rest}"
         rest = re.sub(r"(, align \d+)?(, !dbg !\d+)?$", r', section "laptop_kernels"\1\2', rest, count=1)
-        name = found["name"].strip('@"')
         constant = found["kind"] == "constant" or '"laptop_constants"' in found["rest"]
-        self.symbols.append((found["name"], _type(found["rest"]), plain_name(name), constant))
+        self.symbols.append((found["name"], _type(found["rest"]), plain_name(found["name"].strip('@"')), constant))
         before = LINKAGE.sub("", found["before"])
         return f"{found['name']} = internal {before}{found['kind']} {rest}"
 
