@@ -84,7 +84,7 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("not run")
         for reason, tests in sorted(reasons.items()):
             terminalreporter.write_line(f"{len(tests):4d}  {reason}")
-    if terminalreporter.config.option.markexpr == "gpu":
+    if terminalreporter.config.option.markexpr == "gpu" and not terminalreporter.config.option.keyword:
         write_checked(terminalreporter)
     show_seconds(terminalreporter)
 

@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from course_lib import cuda
 from course_lib.checks.asynchrony import check_asynchronous
@@ -49,9 +50,9 @@ def asynchronous_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False
     ordered = keys // 2 if twos else keys
     sizes = (q, 64), (k, ordered), (v, ordered), (out, 64)
     maps = [tile_map(x, n, 128) for x, n in sizes]
-    if groups == 3:                     # the bias of all heads is one row, where a tile may begin anywhere
-        bias, unit = (lse, 1) if key_bias is None else (key_bias.expand(k.shape[:3]).float(), scale)
-        maps.append(cuda.tensor_map(aligned(bias if unit == 1 else bias / unit)[0].flatten(), (keys,)))
+    if groups == 3:             # the bias of all heads is one row; a head's begins at 16 bytes, as a tile must
+        bias = lse if key_bias is None else pad(key_bias.expand(k.shape[:3]).float() / scale, (0, -n_k % 4))
+        maps.append(cuda.tensor_map(bias.flatten(), (keys,)))
     kernel[grid, threads, 2 * d * (rows + SLOTS * keys) + (groups - 2) * 4 * SLOTS * keys](*maps, *last)
     return out, lse
 

@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(PRODUCER + CONSUMERS, 1)
 }
 
 // The same in three warpgroups, whose registers suffice for values of width 64 alone; with BIAS of scale * (q k^T +
-// key_bias), by a map of key_bias (heads / group_size * n_k). Grid (n_q / 192, heads), block 512, dynamic shared
+// key_bias), by a map of key_bias, rows of a multiple of 4. Grid (n_q / 192, heads), block 512, dynamic shared
 // memory: 2 D (192 + 4 * 128) + 4 * 512 bytes.
 template <int D, bool BIAS>
 __global__ void __launch_bounds__(PRODUCER + 384, 1)

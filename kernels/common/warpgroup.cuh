@@ -179,7 +179,8 @@ struct Ring {
         init(q_full, 1);
         for (int s = 0; s < SLOTS; ++s) init(&full[s], 1), init(&empty[s], warps);
     }
-    // One thread orders the queries, then keys and values of all tiles. The map of the bias is of one row, all heads'.
+    // One thread orders the queries, then keys and values of all tiles. The map of the bias is of one row, all heads',
+    // each padded to whole 16 bytes: a copy can begin nowhere else.
     __device__ void produce(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
                             int row0, int head, int kv_head, int tiles, const CUtensorMap* bias_map = nullptr,
                             int n_k = 0) {
@@ -195,7 +196,7 @@ struct Ring {
             for (int c = 0; c < width; c += 64)
                 load_tile(tile(i) + c * KEYS, i % 2 ? v_map : k_map, c, i / 2 * KEYS, kv_head, &full[s]);
             if (BIAS && i % 2 == 0) {
-                const int at[] = {kv_head * n_k + i / 2 * KEYS};
+                const int at[] = {kv_head * ((n_k + 3) & ~3) + i / 2 * KEYS};
                 ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, bias(i), bias_map, at,
                                           full + s);
             }

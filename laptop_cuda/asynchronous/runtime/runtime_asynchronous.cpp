@@ -433,6 +433,8 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
     if (!(barrier ? in_cluster(shared) : is_shared(shared))) trap("a tensor copy whose tile is not in shared memory,", site);
     if (shared_address(shared) % 128)
         breaks_rule("misaligned", "gives a tensor copy a tile in shared memory that is no multiple of 128 bytes" OF_TENSOR, site);
+    if ((int64_t)at[0] * m.itemsize % 16)        // no manual states it; an H100 stops with an illegal instruction
+        breaks_rule("misaligned", "gives a tensor copy an innermost coordinate that is no multiple of 16 bytes: no card does that.", site);
     check_target(shared, barrier, site);
     Busy busy;
     Copy c = {};

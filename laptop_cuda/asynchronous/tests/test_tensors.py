@@ -62,12 +62,12 @@ template <int N> __global__ void cut(const __grid_constant__ CUtensorMap from, f
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(b));
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(b), "r"(bytes));
         int places[N];
-        for (int& place : places) place = at;
+        for (int& place : places) place = &place == places ? 4 * at : at;
         if constexpr (N < 5) ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, tile, &from, places, &bar);
         if constexpr (N == 5)
             asm volatile("cp.async.bulk.tensor.5d.shared::cta.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-                         "[%0], [%1, {%3, %3, %3, %3, %3}], [%2], %4;"
-                         :: "r"(to), "l"(&from), "r"(b), "r"(at), "l"(0ull) : "memory");
+                         "[%0], [%1, {%5, %3, %3, %3, %3}], [%2], %4;"
+                         :: "r"(to), "l"(&from), "r"(b), "r"(at), "l"(0ull), "r"(4 * at) : "memory");
     }
     __syncthreads();
     asm volatile("{\n.reg .pred p;\nW: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;\n@!p bra W;\n}" :: "r"(b));
@@ -100,7 +100,7 @@ def moved(mod, swizzle, x=0, y=0, fault=0):
 
 @pytest.mark.parametrize("swizzle", MOVES)
 def test_a_tile_comes_swizzled_and_goes_back(mod, swizzle):
-    for x, y in ((0, 0), (20, 9), (-5, -3), (39, 19), (40, 0)):
+    for x, y in ((0, 0), (20, 9), (-4, -3), (36, 19), (40, 0)):
         for how in EVERY_ORDER:
             with how():
                 a, b, seen = moved(mod, swizzle, x, y)
@@ -115,7 +115,7 @@ def test_a_tile_comes_swizzled_and_goes_back(mod, swizzle):
 
 
 def test_copies_are_counted_row_by_row_up_to_the_edge(mod):
-    for x, y in ((0, 0), (20, 9), (-5, -3), (38, 19), (40, 0)):
+    for x, y in ((0, 0), (20, 9), (-4, -3), (36, 19), (40, 0)):
         with cuda.profile() as report:
             moved(mod, 128, x, y)
         launch = report.launches[0]
@@ -145,7 +145,7 @@ def test_loads_of_matrices_take_a_pass_for_each_piece_of_a_swizzled_tile(mod):
 def test_one_to_five_dimensions(mod, shape, box, steps, fill):
     rank = len(shape)
     a = ramp(int(np.prod(shape))).reshape(shape)
-    tile = tile_of(a, box, (1,) * rank, steps, fill or 0)
+    tile = tile_of(a, box, (4, 1, 1, 1, 1)[:rank], steps, fill or 0)
     for mode in (cuda.profile, cuda.sanitize):
         seen = np.zeros(tile.shape, np.float32)
         with mode():
@@ -156,10 +156,11 @@ def test_one_to_five_dimensions(mod, shape, box, steps, fill):
 @pytest.mark.parametrize("fault, kind, words, text", [
     (1, "race", "while a bulk copy into it is under way", "seen[i]"),
     (2, "race", "no fence.proxy.async", "ptx::cp_async_bulk_tensor("),
-    (3, "deadlock", "does not end", ""), (4, "bad descriptor", "in shared or local memory", "fault == 4")])
+    (3, "deadlock", "does not end", ""), (4, "bad descriptor", "in shared or local memory", "fault == 4"),
+    (5, "misaligned", "an innermost coordinate that is no multiple of 16 bytes", "cde::cp_async_bulk_tensor_2d")])
 def test_a_forgotten_wait_fence_or_byte_is_an_error_with_its_line(mod, fault, kind, words, text):
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        moved(mod, 128, fault=fault)
+        moved(mod, 128, x=fault == 5, fault=fault)
     assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
     assert text in SOURCE.splitlines()[caught.value.line - 1]
 
