@@ -50,9 +50,9 @@ def asynchronous_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False
     ordered = keys // 2 if twos else keys
     sizes = (q, 64), (k, ordered), (v, ordered), (out, 64)
     maps = [tile_map(x, n, 128) for x, n in sizes]
-    if groups == 3:             # the bias of all heads is one row; a head's begins at 16 bytes, as a tile must
-        bias = lse if key_bias is None else pad(key_bias.expand(k.shape[:3]).float() / scale, (0, -n_k % 4))
-        maps.append(cuda.tensor_map(bias.flatten(), (keys,)))
+    if groups == 3:         # the bias of all heads is one row; a head's begins at 16 bytes, as a tile must
+        bias = lse if key_bias is None else key_bias.expand(k.shape[:3]).float() / scale
+        maps.append(cuda.tensor_map(pad(bias, (0, -n_k % 4)).flatten(), (keys,)))
     kernel[grid, threads, 2 * d * (rows + SLOTS * keys) + (groups - 2) * 4 * SLOTS * keys](*maps, *last)
     return out, lse
 

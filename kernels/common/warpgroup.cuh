@@ -179,8 +179,7 @@ struct Ring {
         init(q_full, 1);
         for (int s = 0; s < SLOTS; ++s) init(&full[s], 1), init(&empty[s], warps);
     }
-    // One thread orders the queries, then keys and values of all tiles. The map of the bias is of one row, all heads',
-    // each padded to whole 16 bytes: a copy can begin nowhere else.
+    // One thread orders the queries, then keys and values. The bias's map is one row, a head at whole 16 bytes.
     __device__ void produce(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
                             int row0, int head, int kv_head, int tiles, const CUtensorMap* bias_map = nullptr,
                             int n_k = 0) {

@@ -58,7 +58,6 @@ def test_on_the_course_s_kernels_a_model_says_the_same(model_type, by_torch, tmp
     model = open_model(family.write(tmp_path), kernels=True)
     got = model.logits(family.texts, mask())[..., ::EVERY]
     assert gap(got, family.logits, mask()) < 1e-5
-    model.kernels.clear()
     plain = open_model(tmp_path).stream(family.texts[0].tolist(), 3)
     padded = torch.arange(23)[None] > 3                     # of one text: no window either
     alone = [one.logits(family.texts[:1], padded) for one in (model, open_model(tmp_path))]

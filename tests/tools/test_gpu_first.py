@@ -14,11 +14,8 @@ def step(name, script, limit=20, beside=False):
     return Step(name, [sys.executable, "-c", script], limit, "something", beside)
 
 
-# Ends only when the other has begun.
-WAITS = """import pathlib, time
-folder = pathlib.Path({!r})
-(folder / "{}").touch()
-while not (folder / "{}").exists(): time.sleep(.02)"""
+WAITS = """import pathlib, time; folder = pathlib.Path({!r}); (folder / "{}").touch()
+while not (folder / "{}").exists(): time.sleep(.02)"""      # ends only when the other has begun
 
 
 def test_the_order_is_that_of_a_first_hour():
