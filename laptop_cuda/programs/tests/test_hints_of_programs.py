@@ -31,7 +31,7 @@ def test_an_overrun_is_one_line_and_what_is_right_none(tmp_path, monkeypatch, ca
         status = main(["run", *more, "prog.cu", "word"])
         return status, *capfd.readouterr(), (tmp_path / "LOG").read_text()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("laptop_cuda.hints.SECONDS", 30)
+    monkeypatch.setenv("LAPTOP_CUDA_HINT", "30")         # what the program's own process waits
     (tmp_path / "prog.cu").write_text(f"// {secrets.token_hex(8)}{SOURCE}")
     said = "laptop_cuda: hint: out of bounds in sum, line 6: `python -m laptop_cuda run` without --plain explains it\n"
     assert ran("--plain", "-DSIZE=65") == (0, "0 2\n", said, "once")
