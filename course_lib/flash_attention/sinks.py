@@ -22,10 +22,14 @@ def flash_attention_with_sinks(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, c
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, causal: bool,
              scale: float) -> tuple[Tensor, Tensor]:
-    out, lse = forward_kernel(q, k, v, causal, scale)
+    return give_to_sinks(*forward_kernel(q, k, v, causal, scale), sinks)
+
+
+def give_to_sinks(out: Tensor, lse: Tensor, sinks: Tensor) -> tuple[Tensor, Tensor]:
+    """What forward_kernel gave, in place, with each head's sink as one more key; sinks in float32."""
     if out.numel():
         batch, heads, n_q, v_dim = out.shape
-        give = cuda.load("flash_attention/sinks")[f"give_to_sinks<{C_TYPES[q.dtype]}>"]
+        give = cuda.load("flash_attention/sinks")[f"give_to_sinks<{C_TYPES[out.dtype]}>"]
         give[(n_q, batch * heads), 32](out, lse, sinks, heads, n_q, v_dim)
     return out, lse
 

@@ -1,9 +1,7 @@
 """A decoder whose attention, rotations and norms are launches of the course's own kernels.
 
-`open_model(folder, kernels=True)` and `chat FOLDER --kernels`: chapter 6's forward, chapter 5's window, chapter 2's
-rotation and chapter 1's norm of rows. On a card they run at its speed, on a laptop in the engine, which counts them
-(`with cuda.profile()`) and is slow: a tiny model, or a few tokens of a small one. What no kernel takes is computed
-as without them, and counted under its reason."""
+`open_model(folder, kernels=True)`: chapter 6's forward, chapter 5's window, chapter 2's rotation, chapter 1's norm
+of rows; on a laptop in the engine, which is slow. What no kernel takes is left to torch, counted under its reason."""
 from collections import Counter
 from functools import partial
 
@@ -17,6 +15,7 @@ from course_lib.field_guide.base import Attention
 from course_lib.field_guide.rotary import rotate
 from course_lib.field_guide.whole.parts import Norm
 from course_lib.flash_attention.kernels import forward_kernel
+from course_lib.flash_attention.sinks import give_to_sinks
 from course_lib.launching import C_TYPES
 from course_lib.rope.kernels import rope_kernel
 from course_lib.sparse_attention import sliding_window_mask
@@ -49,11 +48,8 @@ def _attend(layer: Attention, plain, done: Counter, q: Tensor, k: Tensor, v: Ten
         return window_sink_kernel(q, k, v, r.window, scale=scale)
     done["attention"] += 1
     hidden = None if causal else torch.where(seen[:, :, 0], 0.0, float("-inf")).expand(k.shape[:3]).contiguous()
-    out, total = forward_kernel(q, k, v, causal, scale, hidden)
-    if layer.sinks is None:
-        return out
-    share = torch.sigmoid(total - layer.sinks.float()[:, None])      # of the weight that the sink leaves
-    return (out.float() * share[..., None]).to(out.dtype)
+    made = forward_kernel(q, k, v, causal, scale, hidden)
+    return (made if layer.sinks is None else give_to_sinks(*made, layer.sinks.detach().float()))[0]
 
 
 def _left_to_torch(layer: Attention, q, k, v, seen, many: bool) -> str | None:
