@@ -5,7 +5,8 @@ request, however many lanes take part. Global memory moves in sectors of 32 byte
 sectors that its lanes touch. Shared memory has 32 banks of 4 bytes: a request needs as many wavefronts as the
 busiest bank has distinct words, 8-byte accesses going by half-warps and 16-byte accesses by quarter-warps, two
 of which go together in a load whose lanes share addresses in pairs (test_readings.py).
-Arrays begin on a multiple of 256 bytes. Every kernel here is launched with counts worked out in its comment.
+Arrays begin on a multiple of 256 bytes. Every kernel here is launched with counts worked out in its comment; single
+accesses of banks and strides are held to a card's own counters in tests/tools/test_gpu_patterns.py.
 """
 from dataclasses import dataclass
 from typing import Callable
@@ -20,30 +21,6 @@ SOURCE = r"""
 __global__ void copy(const float* in, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = in[i];
-}
-__global__ void strided(const float* in, float* out, int n, int stride) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = in[i * stride];
-}
-__global__ void by_one(const float* in, float* out, int n) {
-    if (threadIdx.x == 0 && blockIdx.x == 1) for (int i = 0; i < n; ++i) out[i] = in[i];
-}
-__global__ void uneven(float* out) {
-    int t = threadIdx.x;
-    if (t % 2) out[t] = 1;
-    else for (int k = 0; k < 3; ++k) out[t] = k;
-}
-__global__ void met(const float* in, float* out) {
-    __shared__ float kept[66];
-    int t = threadIdx.x;
-    kept[t] = in[t];
-    __syncthreads();
-    float sum = 0;
-    if (t < 32) {
-        sum = kept[t] + kept[t + 34];
-        for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
-    }
-    if (t == 0) atomicAdd(out, sum);
 }
 __global__ void broadcast(const float* in, float* out) { out[threadIdx.x] = in[0]; }
 __global__ void copy4(const float* in, float* out, int n4) {
@@ -170,39 +147,11 @@ __global__ void ragged_rows(const int* length, const float* a, float* out) {
     for (int k = 0; k < length[row]; ++k) sum += a[row * 8 + k];
     out[row] = sum;
 }
-__global__ void banks(float* out, int stride) {
-    __shared__ float s[32 * 33];
-    int t = threadIdx.x;
-    for (int i = t; i < 32 * 33; i += 32) s[i] = i;
-    __syncthreads();
-    out[t] = s[t * stride];
-}
-__global__ void banks_float4(float* out, int stride) {
-    __shared__ float4 s[64];
-    int t = threadIdx.x;
-    s[t] = make_float4(t, 0, 0, 0);
-    s[t + 32] = make_float4(t, 0, 0, 0);
-    __syncthreads();
-    float4 v = s[(t * stride) % 64];
-    out[t] = v.x;
-}
-__global__ void banks_float2(float* out) {
-    __shared__ float2 s[32];
-    int t = threadIdx.x;
-    s[t] = make_float2(t, t);
-    __syncthreads();
-    float2 v = s[31 - t];
-    out[t] = v.x + v.y;
-}
 __global__ void dynamic(const float* in, float* out) {
     extern __shared__ float s[];
     s[threadIdx.x * 2] = in[threadIdx.x];
     __syncthreads();
     out[threadIdx.x] = s[threadIdx.x * 2];
-}
-__global__ void histogram(const int* value, int* bins, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) atomicAdd(&bins[value[i]], 1);
 }
 """
 
@@ -344,38 +293,6 @@ def test_requests_sectors_and_bytes(mod, case):
     for counts, wanted in ((launch.global_load, case.load), (launch.global_store, case.store)):
         if wanted:
             check(counts, *wanted)
-
-
-@pytest.mark.parametrize("stride, per_warp", [(2, 8), (4, 16), (8, 32), (32, 32)])
-def test_strided_loads(mod, stride, per_warp):
-    # 32 lanes, `stride` floats apart, span 32 * 4 * stride bytes: 4 * stride sectors, until from stride 8 on
-    # every lane has a sector to itself. No sector is shared between warps.
-    launch = counted(mod.strided, 4, 256, ramp(1024 * stride), torch.zeros(1024), 1024, stride)
-    check(launch.global_load, 32, 32 * per_warp, 4096, unique=32 * per_warp)
-
-
-@pytest.mark.parametrize("stride, wavefronts",
-                         [(0, 1), (1, 1), (2, 2), (3, 1), (4, 4), (8, 8), (16, 16), (32, 32), (33, 1)])
-def test_bank_conflicts_by_stride(mod, stride, wavefronts):
-    # Lane t reads word t * stride, in bank t * stride % 32: gcd(stride, 32) lanes share each bank used.
-    # Stride 0 is a broadcast. The fill is 33 rounds of consecutive words, without conflict.
-    launch = counted(mod.banks, 1, 32, torch.zeros(32), stride)
-    check_shared(launch, (1, wavefronts, wavefronts - 1), (33, 33, 0))
-    assert launch.barriers == 1
-
-
-@pytest.mark.parametrize("stride, wavefronts, excess", [(1, 4, 0), (2, 8, 4)])
-def test_shared_float4(mod, stride, wavefronts, excess):
-    # A quarter-warp of 8 lanes moves 128 bytes. Side by side these are all 32 banks: 4 wavefronts.
-    # With every second vector the 8 lanes use 16 banks twice: 2 wavefronts a quarter.
-    launch = counted(mod.banks_float4, 1, 32, torch.zeros(32), stride)
-    check_shared(launch, (1, wavefronts, excess), (2, 8, 0))
-
-
-def test_shared_float2(mod):
-    # A half-warp of 16 lanes moves 128 bytes, all banks once: 2 wavefronts, none in excess.
-    launch = counted(mod.banks_float2, 1, 32, torch.zeros(32))
-    check_shared(launch, (1, 2, 0), (1, 2, 0))
 
 
 def test_dynamic_shared_memory_and_counts_by_line(mod):   # Words 2 t: two lanes a bank.

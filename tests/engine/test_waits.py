@@ -52,6 +52,8 @@ HANDED_OVER = {                  # (right), what in it is (changed, to what)
     "the scope of a release": (TILE, ("SCOPE_DEVICE", "SCOPE_BLOCK")),
     "who acquires needs a fence": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT)),
 }
+LAST = f"""__shared__ bool last; buf[64 * blockIdx.x + t] = t; {FENCE} __syncthreads();
+        if (t == 0) last = atomicAdd(flag, 1) == 1; __syncthreads(); if (last) y[t] = buf[t] + buf[64 + t];"""
 TURN = "float sum = v[t] + v[t + s]; __syncwarp(); v[t] = sum; __syncwarp();"
 ALONE = {
     "lanes of a warp do not run in step, volatile or not": (
@@ -74,6 +76,8 @@ ALONE = {
     "a volatile counter is a barrier of the grid with fences": (
         f"""if (t == 0) {{ buf[blockIdx.x] = 1; {FENCE} atomicAdd(flag, 1); while (*(volatile int*)flag < 2);
             {FENCE} y[blockIdx.x] = buf[1 - blockIdx.x]; }}""", (FENCE, "")),
+    "the last block's ticket comes behind a barrier": (LAST, (f"{FENCE} __syncthreads();", FENCE)),
+    "and behind a fence of each thread": (LAST, (FENCE, "")),
     "a count of two blocks": ("atomicAdd(flag, 1);", ("Add", "Add_block")),
     "and in PTX": ('asm("red.gpu.global.add.s32 [%0], 1;" :: "l"(flag) : "memory");', ("gpu", "cta")),
     "a plain load beside atomics": ("if (blockIdx.x) atomicAdd(flag, 1); else y[t] = atomicAdd(flag, 0);",
