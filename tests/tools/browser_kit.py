@@ -8,6 +8,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,3 +120,35 @@ def page(needs, tmp_path):
 
 # The notebook in the main area; a page that nobody has clicked has no current widget.
 BOOK = "[...(window.jupyterapp?.shell.widgets('main') ?? [])].find(widget => widget.sessionContext)"
+
+
+@pytest.fixture
+def opened(page, tmp_path):
+    """`opened(notebook)`: the page, with the notebook in front in a JupyterLab of its own; no cell has run."""
+    processes = []
+
+    def open_(notebook, name="book.ipynb"):
+        work = tmp_path / "wörk space"
+        work.mkdir()
+        nbformat.write(notebook, work / name)
+        process, address = serve(work, name)
+        processes.append(process)
+        page.call("Runtime.enable")
+        page.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        page.call("Page.navigate", url=address)
+        page.wait(f"({BOOK})?.sessionContext.isReady === true && ({BOOK}).context.isReady", 120)
+        page.js(f"jupyterapp.shell.activateById(({BOOK}).id); "
+                f"({BOOK}).content.node.querySelector('.jp-Cell').focus()")
+        page.wait("jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", 60)
+        return page
+    yield open_
+    for process in processes:
+        process.terminate()
+        process.wait(20)
+
+
+def notebook(*sources, **outputs):
+    """A cell per source."""
+    cells = [nbformat.v4.new_code_cell(source, **outputs) for source in sources]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return nbformat.v4.new_notebook(cells=cells, metadata=kernel)

@@ -1,10 +1,9 @@
 """Explorables and the player in a real JupyterLab: keyboard and pointer, Python's words, both themes."""
 import json
 
-import nbformat
 import pytest
 
-from browser_kit import BOOK, page, serve  # noqa: F401  (page is a fixture)
+from browser_kit import BOOK, notebook, opened, page  # noqa: F401  (fixtures)
 from course_lib import cuda, explore
 from laptop_cuda.pictures.player import Trace
 
@@ -13,32 +12,15 @@ ARROW_RIGHT = 39
 
 
 @pytest.fixture
-def opened(page, tmp_path):  # noqa: F811
-    """A notebook with a cell per explorable, opened and run: `opened(source, ...)`."""
-    processes = []
-
-    def open_(*sources):
-        work = tmp_path / "work"
-        work.mkdir()
-        cells = [nbformat.v4.new_code_cell(source) for source in sources]
-        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), work / "explore.ipynb")
-        process, address = serve(work, "explore.ipynb")
-        processes.append(process)
-        page.call("Runtime.enable")
-        page.call("Emulation.setFocusEmulationEnabled", enabled=True)
-        page.call("Emulation.setDeviceMetricsOverride", width=1300, height=1500, deviceScaleFactor=1,
-                  mobile=False)
-        page.call("Page.navigate", url=address)
-        page.wait(f"({BOOK})?.sessionContext.isReady === true && ({BOOK}).context.isReady", 120)
-        page.js(f"jupyterapp.shell.activateById(({BOOK}).id)")
-        page.wait("jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", 60)
-        page.js("jupyterapp.commands.execute('notebook:run-all-cells')")
-        return page
-    yield open_
-    for process in processes:
-        process.terminate()
-        process.wait(20)
+def ran(opened):  # noqa: F811
+    """A notebook with a cell per source, opened and run: `ran(source, ...)`."""
+    def run(*sources):
+        browser = opened(notebook(*sources))
+        browser.call("Emulation.setDeviceMetricsOverride", width=1300, height=1500, deviceScaleFactor=1,
+                     mobile=False)
+        browser.js("jupyterapp.commands.execute('notebook:run-all-cells')")
+        return browser
+    return run
 
 
 def words(browser, n: int, wanted: str):
@@ -53,8 +35,8 @@ def place(browser, n: int, selector: str) -> dict:
 
 
 @pytest.mark.slow
-def test_nothing_is_from_elsewhere_and_a_dead_kernel_is_told(opened):
-    browser = opened("from course_lib import explore\nexplore.show('sectors', stride=2)")
+def test_nothing_is_from_elsewhere_and_a_dead_kernel_is_told(ran):
+    browser = ran("from course_lib import explore\nexplore.show('sectors', stride=2)")
     sectors = explore.find("sectors")
     browser.wait(f"{ROOT_OF}.length === 1", 120)
     words(browser, 0, sectors.picture(stride=2).words)
@@ -137,10 +119,10 @@ FREE_MARK = """(() => { const state = NOW; for (const mark of [...document.query
 
 
 @pytest.mark.slow
-def test_every_explorable_is_moved_by_keyboard_and_pointer(opened):
+def test_every_explorable_is_moved_by_keyboard_and_pointer(ran):
     """At three states the words on the page are what the course's function says; no error, light and dark."""
     names = explore.names()
-    browser = opened("from course_lib import explore", *(f"explore.show({name!r})" for name in names))
+    browser = ran("from course_lib import explore", *(f"explore.show({name!r})" for name in names))
     browser.call("Emulation.setDeviceMetricsOverride", width=1300, height=700 * len(names),
                  deviceScaleFactor=1, mobile=False)
     browser.wait(f"{ROOT_OF}.length === {len(names)}", 180)
@@ -178,8 +160,8 @@ def launched():
 
 
 @pytest.mark.slow
-def test_the_player_steps_by_keyboard_and_pointer(opened):
-    browser = opened("from course_lib import cuda", f"with cuda.profile() as report:\n"
+def test_the_player_steps_by_keyboard_and_pointer(ran):
+    browser = ran("from course_lib import cuda", f"with cuda.profile() as report:\n"
                      f"    cuda.compile({KERNEL!r}).column[1, 32](cuda.empty(32))\nreport.launches[0].play()")
     trace = Trace(launched().replay())
     browser.wait(f"{ROOT_OF}.length === 1", 120)

@@ -1,13 +1,12 @@
 """What the extension course-pictures does to figures, in a real JupyterLab in a real browser."""
 import base64
 
-import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbformat.v4 import new_output
 
 from course_lib import figures
 
-from browser_kit import BOOK, page, serve  # noqa: F401  (page is a fixture)
+from browser_kit import BOOK, notebook, opened, page  # noqa: F401  (fixtures)
 from test_figures import shown  # noqa: F401
 
 CELL = """from course_lib import figures
@@ -30,22 +29,9 @@ def stored(shown):  # noqa: F811
     return new_output("display_data", data=data | {"image/png": picture}, metadata=metadata)
 
 
-@pytest.fixture
-def lab(tmp_path, stored):
-    kernel = {"kernelspec": {"name": "python3", "display_name": "x"}}
-    nbformat.write(new_notebook(cells=[new_code_cell(CELL, outputs=[stored])], metadata=kernel),
-                   tmp_path / "two.ipynb")
-    process, address = serve(tmp_path, "two.ipynb")
-    yield address
-    process.terminate()
-    process.wait(20)
-
-
 @pytest.mark.slow
-def test_figures_have_their_words_and_are_dark_in_the_dark_theme(page, lab):
-    page.call("Page.navigate", url=lab)
-    page.wait(f"({BOOK})?.sessionContext.isReady === true && ({BOOK}).context.isReady", 120)
-    page.js(f"jupyterapp.shell.activateById(({BOOK}).id)")
+def test_figures_have_their_words_and_are_dark_in_the_dark_theme(opened, stored):  # noqa: F811
+    page = opened(notebook(CELL, outputs=[stored]))
     page.wait("document.querySelectorAll('.jp-RenderedImage img.course-figure').length === 1", 90)
     assert page.js(f"({BOOK}).content.model.cells.get(0).trusted") is False
     page.wait(f"({KINDS})[0][1] > 0", 10)

@@ -1,25 +1,13 @@
 """The first notebook in a real JupyterLab in a real browser: opened, run to its end, CUDA coloured as C++."""
 import json
-import shutil
 import time
 
+import nbformat
 import pytest
 
-from browser_kit import BOOK, ROOT, page, serve  # noqa: F401  (page is a fixture)
+from browser_kit import BOOK, ROOT, opened, page  # noqa: F401  (fixtures)
 
 FIRST = ROOT / "notebooks" / "00_start_here.ipynb"
-
-
-@pytest.fixture
-def lab(tmp_path):
-    """JupyterLab on a copy of the first notebook; the address of its page."""
-    work = tmp_path / "wörk space"
-    work.mkdir()
-    shutil.copy(FIRST, work)
-    process, address = serve(work, FIRST.name)
-    yield address
-    process.terminate()
-    process.wait(20)
 
 
 # How many code cells there are and were run, and the errors they show.
@@ -34,14 +22,9 @@ STATE = f"""(() => {{
 
 @pytest.mark.slow
 @pytest.mark.skipif(not FIRST.exists(), reason="not run: the first notebook is not there")
-def test_the_first_notebook_opens_and_runs(page, lab):
-    page.call("Emulation.setFocusEmulationEnabled", enabled=True)
-    page.call("Page.navigate", url=lab)
-    page.wait(f"({BOOK})?.sessionContext.isReady === true && ({BOOK}).context.isReady", 120)
+def test_the_first_notebook_opens_and_runs(opened):  # noqa: F811
+    page = opened(nbformat.read(FIRST, 4), FIRST.name)
     # What the file shipped with is cleared, so that what is seen was run here.
-    page.js(f"jupyterapp.shell.activateById(({BOOK}).id); "
-            f"({BOOK}).content.node.querySelector('.jp-Cell').focus()")
-    page.wait("jupyterapp.shell.currentWidget?.sessionContext?.isReady === true", 30)
     page.js("jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")
     cells = page.js(STATE)["cells"]
     assert cells > 5 and page.js(STATE)["run"] == 0
