@@ -177,20 +177,6 @@ def test_every_rung_and_its_gradients(rung, dtype, sizes):
             assert agrees(rung, dtype, *size, causal, 2 if rung < 7 else 1), size
 
 
-@pytest.mark.parametrize("rung, d", [(6, 20), (7, 64)])
-def test_the_backward_repeats_and_atomics_agree(rung, d):
-    dtype = F32 if rung == 6 else BF16
-    q, k, v = random_inputs(5, 2, 4, 2, 70, 45, d, 32, dtype=dtype)
-    bias, grad_out = torch.randn(k.shape[:3]), torch.randn(2, 4, 70, 32).to(dtype)
-    out, lse = fa.forward_kernel(q, k, v, True, None, bias, rung)
-    with poisoned():
-        runs = [fa.backward_kernels(grad_out, q, k, v, out, lse, True, None, bias, rung=rung, atomic=a)
-                for a in (False, False, rung == 6)]
-    for first, second, atomic in zip(*runs):
-        assert torch.equal(first, second)
-        torch.testing.assert_close(first, atomic, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.parametrize("rung, dtype", [(6, F32), (6, F16), (7, F16)])
 def test_no_nan_for_large_inputs_or_masked_queries_and_keys(rung, dtype):
     g, bias = torch.Generator().manual_seed(0), torch.zeros(1, 1, 40)

@@ -80,15 +80,6 @@ def test_half_precision_of_both(dtype):
         torch.testing.assert_close(got.double(), want[0], atol=2e-2, rtol=2e-2)
 
 
-def test_gradients_have_the_same_bits_in_every_run():
-    def once():
-        given = [rand(2, 2, 50, 8), rand(2, 2, 50, 8, seed=1), rand(2, 2, 50, 8, seed=2),
-                 rand(2, seed=3).requires_grad_()]
-        flash_attention_with_sinks(*given, causal=True).square().sum().backward()
-        return given[3].grad
-    assert torch.equal(once(), once())
-
-
 def test_the_sinks_cost_one_pass_over_the_output():
     n, d = 128, 64
     q, k, v = (rand(1, 1, n, d, seed=s) for s in range(3))

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from course_lib import cuda
 from course_lib.attention import causal_mask
 from course_lib.flash_attention.kernels import forward_kernel as flash_kernel
-from course_lib.gpu.case import F16, poisoned
+from course_lib.gpu.case import F16
 from course_lib.gpu.cases import BF16, F32, case_of
 from course_lib.launching import C_TYPES
 from course_lib.rope import rope_table
@@ -271,15 +271,6 @@ def test_the_kernels_in_half_precision(kernel, dtype):
     case = replace(case_of(kernel, F32), dtype=dtype)
     shape = {"b": 1, "heads": 2, "n": 40, "m": 70, "d": 30, "v_dim": 32, "causal": True}
     assert case.error(shape) <= case.tolerance
-
-
-def test_backward_writes_everything_and_repeats():
-    inputs, runs = [x.requires_grad_() for x in narrow(70, 45, 20, 25)], []
-    with poisoned():
-        for _ in range(2):
-            out = w2_flash_attention(*inputs, 3.0, True)
-            runs.append(torch.autograd.grad(out.square().sum(), inputs))
-    assert all(torch.equal(a, b) and a.isfinite().all() for a, b in zip(*runs))
 
 
 def test_tokens_far_from_the_origin_lose_nothing():

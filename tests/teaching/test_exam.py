@@ -212,10 +212,6 @@ def test_the_trial_says_what_marking_refuses(capsys):
     exec(notebook(drawn, "Ann")["cells"][1]["source"], space)
     for body, said in (("out[0] = x[0];", "nothing in it is refused"),
                        ("out[0] = memcmp(x, out, 4);", "`memcmp` may not be called"),
-                       ("struct B { float v; }; auto of = [](B b) { return b.v; }; B b = {x[0]}; out[0] = "
-                        "of(b);", "nothing in it"),
-                       ("struct B { float v; }; auto of = [](B b) { return b.v; }; out[0] = of(*(B*)x);",
-                        "nothing in it"),
                        ("struct B { float v; }; auto of = [](int n, ...) { return 0.0f; }; out[0] = of(1, "
                         "*(B*)x);", "given a struct straight")):
         with cuda.profile() as report:

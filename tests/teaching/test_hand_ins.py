@@ -7,15 +7,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from course_lib.exercises.declare import load_chapter
 from course_lib.exercises.judging.verdict import PASSED, Verdict
 from course_lib.teaching.hand_ins import intake
 from course_lib.teaching.reports import report
 from course_lib.teaching.hand_ins.identity import Person, Roster, person_of
 from course_lib.teaching.copies.similarity import skeleton
-from course_lib.teaching.marks.store import Store
 from course_lib.teaching.hand_ins.submissions import collect
-from course_lib.teaching.marks.table import flag_copies, table
+from course_lib.teaching.marks.table import flag_copies
 from hand_ins import MOODLE, RIGHT, no_private_exercises_afterwards, notebook, put, zipped  # noqa: F401
 
 
@@ -133,23 +131,6 @@ def test_two_lines_of_a_roster_that_fit_are_none():
     roster = Roster([{"name": "Ann Lee", "id": "1", "login": "", "email": ""},
                      {"name": "Lee, Ann", "id": "2", "login": "", "email": ""}])
     assert roster.find(Person("ann lee")) is None and roster.find(Person("x", "2"))["id"] == "2"
-
-
-def test_a_file_that_cannot_be_read_raises_nobodys_share(tmp_path):
-    put(tmp_path / "erin" / "01_attention.ipynb", "{broken")
-    put(tmp_path / "finn" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nx = 1"))
-    put(tmp_path / "gil.pdf", "%PDF")
-    locked = bytearray(zipped({"01_attention.ipynb": notebook(RIGHT)}))
-    for head, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
-        locked[locked.index(head) + flags] |= 1
-    put(tmp_path / "hal.zip", bytes(locked))
-    assert next(s for s in collect(tmp_path) if s.student == "hal").problem.endswith("it has a password")
-    marks = table(collect(tmp_path), ["attention", "gqa"], Store(tmp_path, 1))
-    of = {student: sum(m.verdict.of for m in marks if m.student == student)
-          for student in ("erin", "finn", "gil")}
-    assert (of["erin"] == of["finn"] == of["gil"]
-            == sum(e.points for w in ("attention", "gqa") for e in load_chapter(w)))
-    assert any(m.student == "erin" and "no notebook" in m.verdict.headline for m in marks)
 
 
 def test_a_students_page_names_no_classmate(tmp_path):

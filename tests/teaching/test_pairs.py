@@ -1,9 +1,6 @@
 """Similarity between hand-ins: how often honest students are shown, and how often copies are."""
 import itertools
-import math
 import random
-
-import torch
 
 from adversaries import honest
 from course_lib.exercises.judging.verdict import PASSED, Verdict
@@ -26,33 +23,6 @@ def marks_of(students: list[dict[str, str]]) -> list[Mark]:
 
 def shown(students: list[dict[str, str]], **more) -> list[tuple[str, str]]:
     return [pair.students for pair in pairs(marks_of(students), **more)]
-
-
-def test_every_honest_answer_is_right():
-    torch.manual_seed(0)
-    x, q, k, v, w = torch.randn(3, 5), torch.randn(1, 2, 3,
-                                                   4), torch.randn(1, 2, 7,
-                                                                   4), torch.randn(1, 2, 7, 4), torch.randn(5)
-    target, functional = torch.tensor([1, 4, 0]), torch.nn.functional
-    cases = {"softmax": ((x,), torch.softmax(x, -1)),
-             "causal_mask": ((3, 5), torch.ones(3, 5).tril(2).bool()),
-             "attend": ((q, k, v), functional.scaled_dot_product_attention(q, k, v)),
-             "repeat_kv": ((q, 3), q.repeat_interleave(3, 1)),
-             "norm": ((x, w), functional.rms_norm(x, (5,), w, 1e-5)),
-             "loss": ((x, target), functional.cross_entropy(x, target))}
-    seen = set()
-    for sources in class_of(0) + [{t: honest.disguised(s, random.Random(1)) for t, s in one.items()}
-                                  for one in class_of(0)]:
-        for task, source in sources.items():
-            if source not in seen:
-                space = {"torch": torch, "math": math}
-                exec(source, space)
-                given, want = cases[task]
-                torch.testing.assert_close(
-                    space[task](*(g.clone() if torch.is_tensor(g) else g for g in given)), want, atol=1e-5,
-                    rtol=1e-4)
-            seen.add(source)
-    assert len(seen) > 150
 
 
 def test_few_honest_pairs_are_shown_and_copies_are():

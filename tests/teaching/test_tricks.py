@@ -117,15 +117,15 @@ def test_whatever_a_folder_holds_the_batch_ends_and_each_has_a_row(tmp_path):
     for name, data in ZIPS.items():
         put(folder / f"zip {name}.zip", data)
     begin = time.monotonic()
-    submissions = collect(folder)
-    marks = table(submissions, ["attention"], Store(results, 1))
+    submissions, chapters = collect(folder), ["attention", "gqa"]
+    marks = table(submissions, chapters, Store(results, 1))
     report.write(results, marks)
-    gradebooks.write_gradebooks(results, marks, submissions, ["attention"])
+    gradebooks.write_gradebooks(results, marks, submissions, chapters)
     page = class_page(marks)
     assert time.monotonic() - begin < 20
     students = {s.student for s in submissions}
     assert len(students) == len(HOSTILE_NAMES) + 1 + 6 + len(CONTENTS) + len(ZIPS), sorted(students)
-    of = sum(e.points for e in load_chapter("attention"))
+    of = sum(e.points for word in chapters for e in load_chapter(word))
     with open(results / "grades.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     for student in {row["student"] for row in rows}:
@@ -140,4 +140,5 @@ def test_whatever_a_folder_holds_the_batch_ends_and_each_has_a_row(tmp_path):
     assert of_student["casey"].file == "casey/01_attention.ipynb" and of_student["zip a way out"].cells
     assert all(of_student[name].cells == {"1.91": RIGHT} for name in ("utf", "format"))
     assert all(of_student[name].problem for name in ("fifo", "link", "device", "zip bomb", "zip no zip"))
+    assert of_student["zip locked"].problem.endswith("it has a password")
     assert not any(of_student[before + name].cells for name in NOTHING for before in ("", "zip "))
