@@ -48,6 +48,7 @@ class Ideas(Explorable):
         for year in range(FIRST, LAST + 1):
             canvas.text(across(str(year) + "-01"), 18, year, size=11, anchor="middle", fill="faint")
         told = says(chosen)
+        told[0] += "" if chosen in kept else "; not among those drawn"
         for n, line in enumerate(told):
             canvas.text(20, top + 26 + 19 * n, line if len(line) <= 100 else line[:99] + "…", bold=n == 0)
         return canvas, (f"{len(kept)} of {len(IDEAS)} ideas, {question.lower().rstrip('?')}, since {since}: "

@@ -98,7 +98,7 @@ class SmallModel(Explorable):
                "character gives in the chosen head. Below, a row per head: a frame is a character whose "
                "key and value the cache holds. At the foot is what may come next. Click a row to see its "
                "head, a written character to go back to it, or another next character to write that "
-               "instead.")
+               f"instead, which makes the line the prompt: of at most {MOST} characters.")
     controls = (Text("text", "My lord, the king", "prompt", MOST),
                 Slider("new", range(STEPS + 1), 6, "characters written", play=True),
                 Slider("layer", range(4), 0), Slider("head", range(4), 1),
@@ -228,11 +228,12 @@ def draw_next(canvas: Canvas, step: Step, foot: float) -> None:
     """The likeliest next characters; a click writes one."""
     canvas.text(LEFT - 10, foot + 15, "next", anchor="end", fill="faint")
     canvas.text(LEFT - 10, foot + 33, "logit", anchor="end", fill="faint")
+    full = len(step.text) >= MOST
     for n, (character, logit, chance) in enumerate(offered(step)):
         x, high = LEFT + 72 * n, round(60 * chance, 1)
         canvas.rect(x, foot - high, 56, high, fill="0")
         canvas.text(x + 28, foot - high - 4, f"{chance:.0%}", size=10, anchor="middle")
-        canvas.rect(x, foot, 56, 22, text=shown(character), size=12,
-                    about=f"write '{shown(character)}' instead",
-                    set={"text": (in_line(step.text) + character)[-MOST:], "new": 0})
+        control = {} if full else {"set": {"text": in_line(step.text) + character, "new": 0}}
+        canvas.rect(x, foot, 56, 22, text=shown(character), size=12, **control,
+                    about=f"a prompt has room for {MOST}" if full else f"write '{shown(character)}' instead")
         canvas.text(x + 28, foot + 33, f"{logit:z.1f}", size=10, anchor="middle", fill="faint")

@@ -100,12 +100,13 @@ function drawMap(canvas, {text, reads}, layer, head, cell) {
 function drawNext(canvas, line, next, foot) {
   canvas.text(LEFT - 10, foot + 15, "next", {anchor: "end", fill: "faint"});
   canvas.text(LEFT - 10, foot + 33, "logit", {anchor: "end", fill: "faint"});
+  const full = line.length >= MOST;
   next.forEach(([character, logit, chance], n) => {
     const x = LEFT + 72 * n, high = round(60 * chance, 1);
     canvas.rect(x, foot - high, 56, high, {fill: "0"});
     canvas.text(x + 28, foot - high - 4, percent(chance), {size: 10, anchor: "middle"});
-    canvas.rect(x, foot, 56, 22, {text: shown(character), size: 12, about: `write '${shown(character)}' instead`,
-      set: {text: (line + character).slice(-MOST), new: 0}});
+    canvas.rect(x, foot, 56, 22, {text: shown(character), size: 12, set: full ? null : {text: line + character, new: 0},
+      about: full ? `a prompt has room for ${MOST}` : `write '${shown(character)}' instead`});
     canvas.text(x + 28, foot + 33, fixed(logit, 1), {size: 10, anchor: "middle", fill: "faint"});
   });
 }
