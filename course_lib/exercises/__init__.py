@@ -60,15 +60,25 @@ and so on in the order of `CHAPTERS`. A module is imported when one of its ids i
 
 ## A number or a choice (`kind="predict"` or `"choose"`)
 
-    exercise(id="0.3", title="Every second float", kind="predict", points=1, minutes=3, difficulty=1,
-             card="A warp reads `x[2 * i]`. How many sectors does the request move?",
-             name="sectors", answer=8, tolerance=0,
-             misconceptions=[Misconception("counts only the bytes asked for", value=4,
-                                           ask="Can half a sector be moved?")],
-             hints=["A sector is 32 bytes.", "..."])
+These are data, in `course_lib/exercises/chapters/<word>.toml`:
 
-`answer` and `value` may be functions of nothing. For *choose*, `options={"a": "text", "b": "text"}` and the
-answer is a key. The stub is `sectors = None`; `tolerance` is absolute (`rtol=` for a relative one).
+    ["0.3"]
+    title = "Every second float"
+    kind = "predict"
+    points = 1
+    minutes = 3
+    difficulty = 1
+    card = "A warp reads `x[2 * i]`. How many sectors does the request move?"
+    name = "sectors"
+    answer = 8
+    hints = ["A sector is 32 bytes.", "..."]
+    misconceptions = [
+      { value = 4, name = "counts only the bytes asked for", ask = "Can half a sector be moved?" },
+    ]
+
+For *choose*, `options.a = "text"`, `options.b = "text"`, and the answer is a key. The stub is `sectors = None`;
+`tolerance` is absolute (`rtol` for a relative one). What is computed is declared in Python, by `exercise(...)` with the
+same names: there `answer` and `value` may be functions of nothing.
 
 ## A kernel
 

@@ -6,11 +6,13 @@ import inspect
 import re
 import sys
 import textwrap
+import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from .judging.compare import close, number
-from .parts import MISSING, Exercise
+from .parts import MISSING, Exercise, Misconception
 from .running.results import PlainError
 
 CHAPTERS = ["start_here", "attention", "rope", "gqa", "linear_attention", "sparse_attention",
@@ -145,13 +147,30 @@ def chapter_word(name: str) -> str:
 
 
 def load_chapter(word: str) -> list[Exercise]:
-    """Import the chapter's declarations, if it has any, and return them in order."""
+    """Import the chapter's declarations and read its questions, if it has any, and return them in order."""
     name = f"{__package__}.chapters.{word}"
     if importlib.util.find_spec(name) is not None:
         importlib.import_module(name)
+    _ask(word, name)
     prefix = f"{CHAPTERS.index(word)}."
     found = [e for e in declared.values() if e.id.startswith(prefix)]
     return sorted(found, key=lambda e: int(e.id.split(".")[1]))
+
+
+@cache
+def questions(word: str) -> dict[str, dict[str, Any]]:
+    """{id: its declaration} of the exercises that are data, in chapters/<word>.toml: the answer is a number or letters."""
+    path = Path(__file__).parent / "chapters" / f"{word}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+@cache
+def _ask(word: str, module: str) -> None:
+    """Declare the chapter's questions, once."""
+    for id, said in questions(word).items():
+        wrong = [Misconception(**one) for one in said["misconceptions"]]
+        given = {name: importlib.import_module(name) for name in said.get("given", ())}
+        exercise(**said | {"id": id, "given": given, "misconceptions": wrong}).module = module
 
 
 def load_file(path: Path) -> list[Exercise]:

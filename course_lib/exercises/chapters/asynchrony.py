@@ -4,16 +4,6 @@ from course_lib.exercises import Case, Launch, Misconception, TensorMap, close, 
 # copies land as late as is legal, and at once; then the last thread first
 ORDERS = ("late", "early", "reverse")
 
-exercise(id="12.1", title="Bytes that come", kind="predict", points=1, minutes=3, difficulty=1, name="bytes_expected", card="""
-        A tensor has 100 rows of 64 numbers in bfloat16. Tiles of 64 rows are ordered, so the second tile has 36 rows of the
-        tensor, and the copy fills the other rows with zeros. How many bytes must the barrier be told to expect for the second
-        tile? Type a whole number.""", answer=8192, misconceptions=[
-        Misconception("counts only the rows that the tensor has", value=4608,
-                      ask="Are the zeros written into the tile, too? Every byte that is written counts at the barrier."),
-        Misconception("counts numbers, not bytes", value=4096, ask="How many bytes is a number in bfloat16?"),
-        Misconception("counts four bytes per number", value=16384, ask="How many bytes is a number in bfloat16?")],
-    hints=["The barrier counts the bytes that arrive in shared memory, whether they were read from the tensor or filled in.",
-           "A tile is always 64 rows of 64 numbers of 2 bytes."])
 
 TMA = """\
 #include <cuda.h>
@@ -311,32 +301,6 @@ kernel_exercise(id="12.6", title="Producer and consumers", points=4, minutes=15,
            "Producer: wait for empty unless `turn` is 0; `expect(&full[stage], sizeof tile[stage])`; order the tile of row `ROWS * i`.",
            "Consumer: wait for `full` with `turn % 2`, read, arrive at `empty`. All 64 arrive: for that many it was made."])
 
-exercise(id="12.7", title="Who did not arrive", kind="choose", points=1, minutes=4, difficulty=2, name="cause", card="""
-        The error names the barrier at which the consumers wait. None of its 32 arrivals has come, so the producer is held
-        somewhere else. What is wrong with `relay`?""",
-    options={"a": "`empty` was made for 32 arrivals, and one lane alone arrives there",
-             "b": "the producer waits at `empty` for the wrong parity",
-             "c": "the consumers read the buffer before it is full",
-             "d": "`full` was made for 32 arrivals, and fewer lanes of the producer arrive there"}, answer="a", misconceptions=[
-        Misconception("suspects the parity, where arrivals are missing", value="b",
-                      ask="For tile 1 the producer waits until phase 0 of `empty` is over. Is that the phase it needs?"),
-        Misconception("takes a deadlock for a race", value="c",
-                      ask="A read that comes too early is a race. Here nobody goes on: what does each side wait for?"),
-        Misconception("stops at the barrier that the error names", value="d",
-                      ask="All 32 lanes of the producer run the same line. Do they reach it in turn 1?")],
-    hints=["In turn 1 the producer waits first. At which barrier, and for how many arrivals was it made?",
-           "Compare the count in `mbarrier_init(&empty, ...)` with who executes its arrive."])
-
-exercise(id="12.8", title="A number in a swizzled tile", kind="predict", points=1, minutes=5, difficulty=3, name="at", card="""
-        A tile of bfloat16 numbers has rows of 64, which are 128 bytes, and came with the 128-byte swizzle. At which byte of the
-        tile is the number of row 6 and column 20? Type a whole number.""", answer=6 * 128 + (2 ^ 6) * 16 + 8, misconceptions=[
-        Misconception("forgets the swizzle", value=6 * 128 + 40,
-                      ask="Which of the row's eight pieces of 16 bytes is it in, and which place does that piece take in row 6?"),
-        Misconception("moves the piece on by the row, where the exclusive or is taken", value=6 * 128 + (2 + 6) % 8 * 16 + 8,
-                      ask="What is 2 xor 6, bit by bit?"),
-        Misconception("forgets where in its piece the number is", value=6 * 128 + (2 ^ 6) * 16,
-                      ask="Byte 40 of the row is byte 32 + 8. What becomes of the 8?")],
-    hints=["Column 20 begins at byte 40 of its row: piece 2, byte 8 of it.", "2 xor 6 = 010 xor 110 = 100: place 4. The row begins at 6 x 128."])
 
 WARPGROUP = """
 // A tile in shared memory as wgmma is told of it: where it begins, 8 rows are 1,024 bytes, the 128-byte swizzle.
@@ -479,30 +443,3 @@ kernel_exercise(
                       ask="A fence orders what its own thread did. How does thread 0 know that the others have stored?")],
     hints=["First the stores, then the fence by the same threads, then the barrier, then the copy.",
            "One line, between the loop and `__syncthreads()`: each thread fences what it stored."])
-
-exercise(id="12.11", title="How many may be under way", kind="predict", points=1, minutes=4, difficulty=3, name="left", card="""
-        In one step of the loop a warpgroup commits two groups: first the scores of the *next* tile, then the product of *this*
-        tile's weights with its values. Then it needs the scores, for the softmax of the next tile, while the second group is
-        still under way. With which number does it call `wait_products<...>()`? Type a whole number.""",
-    answer=1, misconceptions=[
-        Misconception("waits for both groups: right, and nothing overlaps", value=0,
-                      ask="What do the tensor cores do during the softmax, if both groups were waited for?"),
-        Misconception("waits for no group, and reads scores that are not there", value=2,
-                      ask="Two groups may be under way after this wait. Which two are there?")],
-    hints=["`wait_products<N>()` returns when at most the N groups that were committed last are under way.",
-           "One may be: the product with the values. The scores were committed before it."])
-
-exercise(id="12.12", title="Bytes of a cluster", kind="predict", points=1, minutes=4, difficulty=2, name="bytes_asked", card="""
-        One head has 1,024 rows of width 64 in bfloat16. Rung 7 has blocks of 128 query rows, and each reads all keys and all values
-        (no mask). Now blocks form clusters of two, which share each tile of keys and values by multicast. How many bytes do the
-        copies ask of global memory, for $q$, $k$ and $v$ of this head together? Type a whole number.""",
-    answer=1024 * 64 * 2 + 4 * 2 * 1024 * 64 * 2, misconceptions=[
-        Misconception("halves the query tiles, too, which no two blocks share", value=(1024 * 64 * 2 + 8 * 2 * 1024 * 64 * 2) // 2,
-                      ask="Do the two blocks of a cluster need the same query rows?"),
-        Misconception("counts the bytes without clusters", value=1024 * 64 * 2 + 8 * 2 * 1024 * 64 * 2,
-                      ask="How many of the 8 blocks order a tile that both of a cluster need?"),
-        Misconception("leaves out the queries", value=4 * 2 * 1024 * 64 * 2, ask="What else does a block copy, once?"),
-        Misconception("counts the keys and forgets the values", value=1024 * 64 * 2 + 4 * 1024 * 64 * 2,
-                      ask="Which two arrays does every block walk over?")],
-    hints=["8 blocks are 4 clusters. Each cluster reads all of k and all of v once.",
-           "An array of one head is 1,024 x 64 x 2 = 131,072 bytes: q once, k and v four times each."])

@@ -86,43 +86,6 @@ exercise(id="1.2", title="A softmax that does not overflow", kind="write", point
            "`amax` and `sum` with `keepdim=True` leave an axis of size 1, which broadcasts back."])
 
 
-exercise(id="1.3", title="How large is a dot product?", kind="predict", points=1, minutes=3, difficulty=1, card=r"""
-    `q` and `k` have 64 entries each, all independent, of mean 0 and variance 1. What is the **standard deviation** of
-    $q \cdot k$? Type a number.
-    """, name="deviation", answer=8, tolerance=0.01, given={"math": math}, misconceptions=[
-        Misconception("gives the factor that attention multiplies by", value=1 / 8,
-                      ask="Attention brings the spread back to 1 with that factor. How large is the spread before?"),
-        Misconception("gives the variance and not its root", value=64,
-                      ask="64 is the variance, the mean of the *square*. What is the size of a typical score?"),
-        Misconception("takes the average of the products in place of their sum", value=1,
-                      ask="A dot product adds 64 products. Does a sum of 64 independent terms spread more or less "
-                          "than one of them?"),
-        Misconception("adds standard deviations, as if the terms always agreed in sign", value=512,
-                      ask="Variances of independent terms add. Do standard deviations?")],
-    hints=["The variance of a sum of independent terms is the sum of their variances.",
-           "One product $q_1 k_1$ has variance 1. There are 64 of them."])
-
-
-exercise(id="1.4", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2, card=r"""
-    The next cells run a trained model whose heads have width 32 **without** the factor $1/\sqrt{32}$: all scores become
-    5.7 times as large. What happens to the softmax, to its Jacobian, and to the loss?
-    """, name="without_the_root", answer="d",
-    options={"a": "The rows grow flatter, the Jacobian grows, and the loss goes up.",
-             "b": "Nothing: softmax does not change when all scores change together.",
-             "c": "The rows grow sharper, the Jacobian grows with the scores, and the loss goes down.",
-             "d": "The rows grow sharper, the Jacobian shrinks, and the loss goes up."}, misconceptions=[
-        Misconception("takes larger scores for a higher temperature", value="a",
-                      ask="Multiplying scores by 5.7 is dividing the temperature by 5.7. Which way does that go?"),
-        Misconception("confuses a factor with a shift", value="b",
-                      ask="Softmax ignores a number that is *added* to a row. Is that so for one that multiplies it? "
-                          "Try softmax of [0, 1] and of [0, 6]."),
-        Misconception("looks at the size of the scores and not at the Jacobian", value="c",
-                      ask="The Jacobian is diag(p) - p p^T. What is it when p = [1, 0, 0]?")],
-    hints=["Compare softmax of [0, 1, 2] with softmax of [0, 6, 12].",
-           "Where p is nearly a single 1, a small change of the scores changes p by nearly nothing.",
-           "The model's weights were trained for the scores that they had."])
-
-
 def attention_cases(rng):
     yield Case(randn(rng, 1, 1, 2, 4), randn(rng, 1, 1, 3, 4), randn(rng, 1, 1, 3, 2), label="2 queries, 3 keys")
     yield Case(*(randn(rng, 2, 3, n, 16) for n in (5, 7, 7)), label="a batch of 2, 3 heads")
@@ -322,21 +285,6 @@ exercise(id="1.8", title="A whole layer", kind="write", points=3, minutes=12, di
     hints=["Three steps: split (b, n, h d) into (b, h, n, d), attend, join again. Exercise 1.7 was the first.",
            '`rearrange(x @ w_q, "b n (h d) -> b h n d", h=n_heads)`, and the same pattern backwards.',
            "At the end `@ w_o`, once for all heads together."])
-
-
-exercise(id="1.9", title="When does n squared take over?", kind="predict", points=1, minutes=4, difficulty=2, card=r"""
-    A layer of width $D = 4096$ makes four projections of $D \times D$ and the two products with the $n \times n$ matrix
-    ($q k^\top$ and weights times $v$, over all heads together of width $D$). At which length $n$ do the two parts cost
-    the same number of FLOPs?
-    """, name="crossover", answer=8192, tolerance=0.5, misconceptions=[
-        Misconception("sets n D^2 equal to n^2 D and forgets how many of each there are", value=4096,
-                      ask="There are four projections and two products with the n x n matrix. What is 4 n D^2 = 2 n^2 D?"),
-        Misconception("turns the fraction over", value=2048,
-                      ask="4 n D^2 = 2 n^2 D: what is left when both sides are divided by n D?"),
-        Misconception("counts one product with the n x n matrix", value=16384,
-                      ask="The weights are made from q and k, and then?"),
-        Misconception("counts three projections", value=6144, ask="q, k, v: and what mixes the heads at the end?")],
-    hints=["A product of (a, b) and (b, c) costs 2abc FLOPs.", "Projections: 4 times 2 n D D. The others: 2 times 2 n n D."])
 
 
 SIGNATURE = ("__global__ void softmax_rows(const float* __restrict__ x, float* __restrict__ out, "
@@ -640,18 +588,3 @@ exercise(id="1.14", title="A place to look at nothing", kind="write", points=2, 
             ''', ask="If every score is measured from the largest, from where must the sink be measured?")],
     hints=["It is an ordinary softmax over m + 1 scores, of which the last weight is thrown away.",
            "`torch.cat((scores, column), -1)` with a column made by `torch.full_like(scores[..., :1], sink)`."])
-
-
-exercise(id="1.15", title="A bound without the root", kind="predict", points=1, minutes=3, difficulty=2, name="largest",
-    card=r"""
-    A head of width 256 divides every query and every key by its root mean square, all gains are 1, and its scores are **not** divided by
-    $\sqrt d$, as in Gemma 4. What is the largest score that any query and key can have?
-    """, answer=256, misconceptions=[
-        Misconception("takes normalised vectors for vectors of length 1", value=1,
-                      ask="A root mean square of 1 says that the mean of 256 squares is 1. What is their sum?"),
-        Misconception("divides by the root of d all the same", value=16,
-                      ask="That is the bound where the scale is kept. Which scale does this head have?"),
-        Misconception("multiplies the squares of both lengths", value=256 * 256,
-                      ask="Each vector has length 16. What is the product of two lengths?")],
-    hints=["A root mean square of 1 over 256 features: the squares sum to 256, so the length is 16.",
-           "A product of two vectors is at most the product of their lengths."])

@@ -7,19 +7,6 @@ import torch
 from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, whole
 
 
-exercise(id="6.1", title="Below the roof", kind="predict", points=1, minutes=3, difficulty=1, name="flop_per_byte", card="""
-        Attention that is not fused writes the score matrix and reads it back: four passes over $n^2$ numbers, in
-        half precision two bytes each. Its work is $4n^2d$ FLOP. For large $n$ the terms linear in $n$ do not matter.
-
-        - How many FLOP does it do per byte moved, at $d = 128$?
-        - Type the number.""", answer=64, tolerance=0.5, misconceptions=[
-        Misconception("counts one pass over the matrix and forgets that it is written and read twice", value=256,
-                      ask="The scores are written, read by softmax, written as weights, and then what?"),
-        Misconception("counts four-byte numbers", value=32, ask="How many bytes is a number in half precision?"),
-        Misconception("counts elements, not bytes", value=128, ask="How many bytes is one element?")],
-    hints=["Divide $4n^2d$ by the bytes of four passes over $n^2$ numbers.", "$4n^2d / (4n^2 \\cdot 2) = d / 2$."])
-
-
 def _one_pass_cases(rng):
     for n, d, v_dim, spread in [(2, 2, 1, 1.0), (1, 3, 2, 1.0), (7, 4, 3, 1.0), (100, 8, 5, 1.0), (20, 4, 4, 300.0)]:
         yield Case(spread * torch.randn(d, generator=rng), torch.randn(n, d, generator=rng),
@@ -636,24 +623,6 @@ kernel_exercise(id="6.9", title="Repair the maximum", kind="repair", points=2, m
            "From where should `m_new` start, so that a tile that is masked whole changes nothing?"])
 
 
-exercise(id="6.10", title="Tall or wide", kind="choose", points=1, minutes=5, difficulty=2, name="tiles", card="""
-        A block has 48 KiB of shared memory for float32 tiles of q, k, v and the scores: `tile_q * d + 2 * tile_k * d +
-        tile_q * tile_k` numbers. The loops run in the query-outer order with $d = 64$ and $n = 4096$, and may move at
-        most 30 % of what the standard passes move. Which tile fits both?""",
-    options={"a": "`tile_q` 32, `tile_k` 64", "b": "`tile_q` 64, `tile_k` 32", "c": "`tile_q` 64, `tile_k` 64",
-             "d": "`tile_q` 128, `tile_k` 16", "e": "`tile_q` 192, `tile_k` 16"}, answer="d", misconceptions=[
-        Misconception("makes the key tile large; but it is the query tile that decides how often keys are read", value="a",
-                      ask="How many times does all of k come past, in terms of `tile_q` and `tile_k`?"),
-        Misconception("picks a tile that fits but moves half of what the standard passes move", value="b",
-                      ask="What is $2n^2d / 64$ as a share of $4n^2$?"),
-        Misconception("picks a square tile that does not fit", value="c",
-                      ask="$3 \\cdot 64 \\cdot 64$ numbers for q, k and v, and how many for the scores?"),
-        Misconception("picks the fewest bytes, with a tile that does not fit", value="e",
-                      ask="How many KiB are $192 \\cdot 64$ float32 numbers alone?")],
-    hints=["`traffic(4096, 64, tile_q, tile_k)` does one half of the work.",
-           "In the query-outer order the traffic does not depend on `tile_k` at all."])
-
-
 def _fragment_cases(rng):
     for lane, register, half in [(0, 0, 0), (0, 0, 1), (1, 0, 0), (4, 0, 0), (0, 1, 0), (0, 2, 0), (31, 3, 1), (22, 1, 1), (13, 2, 0)]:
         yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
@@ -828,31 +797,3 @@ exercise(id="6.14", title="Bytes of the backward pass", kind="write", points=2, 
                       ask="What stays on the chip during a round?")],
     hints=["Three terms: the pass before the loops, what is touched once, and what is touched in each of `n // tile` rounds.",
            "A round: $q$, $dO$, $dQ$ twice, and two numbers per row: $4nd + 2n$."])
-
-
-exercise(id="6.15", title="Blocks on one multiprocessor", kind="predict", points=1, minutes=5, difficulty=2, name="blocks",
-    card="""
-        A kernel was compiled for an A100: 96 registers per thread, 41 KiB of shared memory per block, blocks of 128 threads.
-        A multiprocessor of an A100 has 65,536 registers, a quarter of them for each of its four schedulers, 164 KiB of shared
-        memory, of which each block costs 1 KiB more than it asks for, and room for 64 warps and 32 blocks. How many blocks
-        does it hold at once? Type a whole number.""", answer=3, misconceptions=[
-        Misconception("forgets the KiB that each block costs besides its own", value=4,
-                      ask="Four blocks ask for 164 KiB. What do they cost?"),
-        Misconception("counts the registers, and not the shared memory", value=5,
-                      ask="Five blocks fit by their registers. How many KiB would they cost?"),
-        Misconception("counts the warps, and neither registers nor shared memory", value=16,
-                      ask="16 blocks of 4 warps are 64 warps. How many registers are 64 warps of 32 lanes with 96 each?")],
-    hints=["Each resource alone allows some number of blocks; the least of them is the answer.",
-           "A warp takes 32 x 96 = 3,072 registers, so each scheduler holds 5 warps, all four 20. And shared memory: 42 KiB per block."])
-
-
-exercise(id="6.16", title="Blocks without work", kind="predict", points=1, minutes=4, difficulty=2, name="idle", card="""
-        Three texts of 100, 30 and 200 tokens are packed into one row, `cu_seqlens = [0, 100, 130, 330]`. The launch for one head has a
-        block for each text and each tile of 64 queries that the longest text has. How many of its blocks find no query of their text
-        and return at once? Type a whole number.""", answer=5, misconceptions=[
-        Misconception("lets a tile go on into the next text", value=6,
-                      ask="330 tokens are 6 tiles of 64 if a tile may hold two texts. Does the block of tile 1 of the first text do so?"),
-        Misconception("counts the blocks that have work", value=7, ask="7 blocks have queries: 2, 1 and 4. How many blocks were launched?"),
-        Misconception("counts all blocks", value=12, ask="12 blocks are launched. How many of them have queries?")],
-    hints=["The longest text has 200 tokens, 4 tiles of 64. The grid has as many tiles for each text.",
-           "12 blocks. 100 tokens need 2 of their 4, 30 tokens need 1, 200 need all 4."])

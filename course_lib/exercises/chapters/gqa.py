@@ -6,40 +6,6 @@ import torch
 from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out, randn, whole
 
 
-exercise(id="3.1", title="One new token", kind="choose", points=1, minutes=4, difficulty=2, card="""
-    A model writes its 101st token. The 100 old keys are in a cache, rotated by positions 0 to 99. The new query and key are rotated by a
-    call of `apply_rope` that leaves `positions` out. What are the new query's scores with the 100 old keys?
-    """, name="scores", options={
-        "a": "right: rotations are relative, so the starting point does not matter",
-        "b": "as without any positions: a single token has no order",
-        "c": "as if the new token were at position 0: distances 0 to -99 in place of 100 to 1",
-        "d": "an error, because the table has more than one row"}, answer="c", misconceptions=[
-        Misconception("trusts relativity where only one side has moved", value="a",
-                      ask="A score depends on the difference of two positions. Which two positions enter here?"),
-        Misconception("expects a table to be as long as the text", value="d",
-                      ask="A table has a row for each position that may occur. Which rows does a call for one token read?"),
-        Misconception("takes position 0 for no position", value="b",
-                      ask="The query is turned by angle 0, the keys are not. Is the angle between them then free of position?")],
-    hints=["Left out, `positions` means 0, 1, 2, ... for the rows that are present. There is one row.",
-           "The score depends on (position of query) - (position of key). Put in 0 for the query."])
-
-
-exercise(id="3.2", title="What one token costs", kind="predict", points=1, minutes=3, difficulty=1, card="""
-    Llama 3 70B has 80 layers, 64 query heads, 8 heads of keys and values, and a `head_dim` of 128. Its cache holds
-    2 bytes per number. How many **KiB** does one token add to the cache? Type the number.
-    """, name="kib", answer=320, tolerance=0.5, misconceptions=[
-        Misconception("keeps the keys and forgets the values", value=160,
-                      ask="The next token needs the weights, and then what is weighted. What has to be kept for each?"),
-        Misconception("counts the query heads", value=2560, ask="Is a query ever needed again, once its token is done?"),
-        Misconception("takes 4 bytes per number", value=640, ask="In which precision is this cache kept?"),
-        Misconception("gives bytes and not KiB", value=327_680, ask="How many bytes is a KiB?"),
-        Misconception("takes 1,000 bytes for a KiB", value=327.68, ask="A kB is 1,000 bytes. And a KiB?"),
-        Misconception("counts one layer and one of keys and values", value=2, ask="How many layers, and what is kept beside the keys?"),
-        Misconception("counts one layer only", value=4, ask="Does every layer keep keys and values of its own?")],
-    hints=["One layer keeps one key and one value of 128 numbers for each of its 8 heads.",
-           "2 x 8 x 128 numbers per layer, 2 bytes each, 80 layers, and a KiB is 1024 bytes."])
-
-
 exercise(id="3.3", title="Which head goes with which", kind="write", points=2, minutes=6, difficulty=2, card="""
     Write `repeat_kv(x, group_size)`: every head of keys occurs `group_size` times, the copies next to each other.
 
@@ -321,25 +287,6 @@ kernel_exercise(
            "`weight` must begin after 32 whole rows."])
 
 
-exercise(id="3.8", title="A cache of latents", kind="predict", points=1, minutes=4, difficulty=2, card="""
-    DeepSeek-V3 keeps, in each of its 61 layers, a latent of 512 numbers and a shared rotary key of 64 numbers per token, 2 bytes
-    each; it has 128 heads. How many **KiB** does a token add? One decimal is enough.
-    """, name="kib", answer=61 * 576 * 2 / 1024, tolerance=0.06, misconceptions=[
-        Misconception("keeps a latent for the keys and another one for the values", value=61 * 1152 * 2 / 1024,
-                      ask="Keys and values are both unfolded from the same latent. How often must it be kept?"),
-        Misconception("gives bytes and not KiB", value=61 * 576 * 2, ask="How many bytes is a KiB?"),
-        Misconception("takes 1,000 bytes for a KiB", value=61 * 576 * 2 / 1000, ask="A kB is 1,000 bytes. And a KiB?"),
-        Misconception("counts numbers and not bytes", value=61 * 576 / 1024, ask="How many bytes has one number here?"),
-        Misconception("counts one layer only", value=576 * 2 / 1024, ask="Does each of the 61 layers read the latent of another?"),
-        Misconception("gives every head a rotary key of its own", value=61 * (512 + 128 * 64) * 2 / 1024,
-                      ask="The rotary key is *shared*. How often is it kept per token and layer?"),
-        Misconception("forgets the rotary key", value=61 * 512 * 2 / 1024,
-                      ask="Why can the position not be in the latent, and where is it kept instead?"),
-        Misconception("keeps a latent for each head", value=61 * 576 * 2 * 128 / 1024,
-                      ask="Which part of the layer tells the heads apart: the latent, or the matrices that unfold it?")],
-    hints=["One latent per token and layer serves keys and values of all heads.", "61 x (512 + 64) numbers, 2 bytes each."])
-
-
 def layer_cases(rng):
     full, window = {"kind": "full", "kv_heads": 2, "head_dim": 4}, {"kind": "window", "kv_heads": 2, "head_dim": 4, "window": 3}
     latent = {"kind": "latent", "latent_dim": 6, "rope_dim": 2}
@@ -457,16 +404,6 @@ exercise(id="3.11", title="From trained heads to groups", kind="write", points=2
                       ask="Row 0 and row 1 belong to the same head. Which row of head 1 should row 0 be averaged with?")],
     hints=["Give the rows three axes: group, head within the group, row within the head.",
            "`reshape(n_kv_heads, group_size, d, d_model)`, then a mean over axis 1, then back to two axes."])
-
-
-exercise(id="3.12", title="Fewer heads", kind="predict", points=1, minutes=3, difficulty=2, card="""
-    A tip: "Use fewer heads to shrink the KV cache." A layer of width 512 goes from 8 heads of 64 to 4 heads of 128, each head with its own
-    keys and values. By what factor does its cache change? (1 means not at all, 0.5 half.)
-    """, name="factor", answer=1, tolerance=1e-6, misconceptions=[
-        Misconception("halves the number of heads and forgets that each is twice as wide", value=0.5,
-                      ask="How many numbers are 8 keys of 64, and how many are 4 keys of 128?"),
-        Misconception("doubles the width and forgets that only half as many heads are left", value=2, ask="How many heads are left?")],
-    hints=["A token keeps one key and one value for each head.", "heads x head_dim is the width of the layer, before and after."])
 
 
 def latent_launch(q, tokens, latent_dim):

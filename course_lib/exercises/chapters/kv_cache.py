@@ -6,21 +6,6 @@ import torch
 from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, randn, whole
 
 
-exercise(id="7.1", title="Twice the text", kind="predict", points=1, minutes=3, difficulty=1, name="factor", card="""
-    Without a cache, each new token means one more pass over the whole text so far, and in a pass every token looks at all
-    tokens up to its own place. A text of 1,000 tokens is generated, then one of 2,000, each from a single token. By what
-    factor does the total number of **scores** computed grow? Type the nearest integer.
-    """, answer=8, tolerance=0.05, misconceptions=[
-        Misconception("counts the scores of one pass, not of all passes", value=4,
-                      ask="The last pass has four times the scores. And how many passes are there now?"),
-        Misconception("counts the passes, not the scores", value=2,
-                      ask="Is a pass over 2,000 tokens as cheap as one over 1,000?"),
-        Misconception("takes four times the scores per pass, and four times the passes", value=16,
-                      ask="A pass yields one token. How many passes do 2,000 tokens take, and how many 1,000?")],
-    hints=["A pass over t tokens computes t (t + 1) / 2 scores. Add them up for t = 1 to n.",
-           "The sum of $t^2$ up to $n$ is about $n^3 / 3$."])
-
-
 def row_cache_cases(rng):
     for capacity, heads, d, cuts in [(2, 1, 1, [1, 1]), (5, 1, 2, [3, 1]), (8, 2, 3, [4, 1, 1, 2]), (33, 3, 4, [1] * 9), (4, 2, 2, [4])]:
         yield Case(capacity, [(randn(rng, heads, n, d), randn(rng, heads, n, d)) for n in cuts],
@@ -228,22 +213,6 @@ exercise(id="7.3", title="Right without a cache, wrong with one", kind="repair",
            "`tril(c)` moves the diagonal by `c` columns to the right."])
 
 
-exercise(id="7.4", title="How many readers fit", kind="predict", points=1, minutes=3, difficulty=2, name="sequences", card="""
-    Llama 3 8B has 32 layers with 32 query heads and 8 heads of keys and values of width 128. Its weights take 16 GB,
-    and each cached number takes 2 bytes. A GPU has 80 GB ($80 \\cdot 10^9$ bytes). How many sequences of 8,192 tokens
-    fit beside the weights? Type a whole number.
-    """, answer=59, tolerance=0, misconceptions=[
-        Misconception("counts the query heads", value=14, ask="Which heads are kept: those that ask, or those that are looked at?"),
-        Misconception("keeps keys and no values", value=119, ask="What is weighted once the scores are known?"),
-        Misconception("takes a GiB for a GB", value=64, ask="A sequence takes $2^{30}$ bytes. Is that $10^9$?"),
-        Misconception("takes a KiB for 1,000 bytes", value=61, ask="How many bytes are 128 KiB?"),
-        Misconception("forgets the weights", value=74, ask="What else is in the GPU's memory?"),
-        Misconception("does not round down", value=59.6, ask="May a part of a sequence be missing?"),
-        Misconception("rounds up", value=60, ask="Does the sixtieth sequence fit whole?")],
-    hints=["A token: 2 x 32 layers x 8 heads x 128 numbers, 2 bytes each. That is 128 KiB.",
-           "Divide what is left beside the weights by 8,192 times that, and round down."])
-
-
 exercise(id="7.5", title="Tokens per second", kind="predict", points=1, minutes=5, difficulty=2, name="tokens_per_second",
     card="""
     Llama 3 8B decodes on an H200, which reads $4.8 \\cdot 10^{12}$ bytes per second. A step reads $15 \\cdot 10^9$ bytes
@@ -262,23 +231,6 @@ exercise(id="7.5", title="Tokens per second", kind="predict", points=1, minutes=
                       ask="Does a sequence read the cache of another? How many different caches are read?")],
     hints=["First the bytes of a step: the weights once, and 32 caches.",
            "Steps per second are $4.8 \\cdot 10^{12}$ divided by these bytes; a step gives 32 tokens."])
-
-
-exercise(id="7.6", title="Bytes in flight", kind="predict", points=1, minutes=6, difficulty=2, name="parts", card="""
-    One sequence of Llama 3 8B decodes one token on a GPU that reads 4.8 TB/s; a load takes about 700 ns to return. A
-    thread block of the kernel serves one part of the keys of one of the 8 **key** heads. It has 4 warps, and each warp keeps 8
-    loads of 512 bytes in flight (32 lanes, 16 bytes each). Memory is busy only while bandwidth times latency, in bytes, is
-    in flight (Little's law). Into how many parts must each head's keys be cut, at least? Type a whole number.
-    """, answer=26, tolerance=0, misconceptions=[
-        Misconception("gives each of 132 multiprocessors one block, and counts no bytes", value=17,
-                      ask="How many bytes do 132 such blocks keep in flight, and how many does memory need?"),
-        Misconception("rounds down", value=25, ask="Are 200 blocks of 16,384 bytes enough for 3.36 MB?"),
-        Misconception("counts a block as one warp", value=103, ask="How many warps has a block, and how many loads does each keep?"),
-        Misconception("counts the 32 query heads as blocks", value=7,
-                      ask="If a block serves the queries of a whole group, how many blocks has one part?"),
-        Misconception("cuts one head for the whole GPU", value=206, ask="The other seven heads have blocks too. How many in all?")],
-    hints=["$4.8 \\cdot 10^{12} \\cdot 700 \\cdot 10^{-9} = 3.36 \\cdot 10^6$ bytes must be in flight. How many does one block keep?",
-           "A block keeps $4 \\cdot 8 \\cdot 512 = 16{,}384$ bytes in flight: 205.1 blocks, from 8 heads."])
 
 
 PART = '''
@@ -624,36 +576,6 @@ exercise(id="7.13", title="Tokens for a pass", kind="predict", points=1, minutes
                       ask="Three kept tokens are worth something too. How many come on average?")],
     hints=["The third token is kept if the first two were as well: with probability $0.8^3$.",
            "$1 + 0.8 + 0.8^2 + 0.8^3 + 0.8^4$."])
-
-
-exercise(id="7.14", title="Find the spill", kind="predict", points=1, minutes=5, difficulty=3, name="reports", card="""
-    Four kernels keep a row of numbers per thread, `float row[...]`, and read each entry three times:
-
-    - kernel a: 40 numbers; all loops are unrolled, so every index is known when the kernel is compiled
-    - kernel b: as a, with `__launch_bounds__(1024, 2)`: two blocks of 1,024 threads must fit on a multiprocessor
-    - kernel c: as a, and at its end it reads `row[pick]`, where `pick` is an argument
-    - kernel d: as a, with 8 numbers
-
-    This is what the compiler reports for sm_90, in another order. (The stack is local memory: a thread's own piece of the GPU's
-    large memory.)
-
-    | report | registers | stack, bytes | spilled: bytes stored, loaded |
-    |---|---|---|---|
-    | p | 56 | 160 | 0, 0 |
-    | q | 32 | 0 | 0, 0 |
-    | r | 32 | 248 | 284, 356 |
-    | s | 56 | 0 | 0, 0 |
-
-    Which report is whose? Type four letters, for kernels a to d, as one word.
-    """, answer="srpq", misconceptions=[
-        Misconception("confuses an array that is indexed at run time with a spill", value="sprq",
-                      ask="160 bytes are 40 floats, exactly the row. Which kernel needs it at an address?"),
-        Misconception("gives the kernel that reads row[pick] no stack", value="prsq",
-                      ask="Registers have no addresses. Where must a row be from which entry `pick` is read?"),
-        Misconception("exchanges the two kernels with 32 registers", value="sqpr",
-                      ask="Eight numbers fit into 32 registers. Do forty?")],
-    hints=["A multiprocessor has 65,536 registers: for 2 x 1,024 threads that is 32 each.",
-           "Only one report has spills. In another the stack is as large as the row, and nothing is spilled."])
 
 
 exercise(id="7.15", title="One token further", kind="write", points=2, minutes=8, difficulty=3, card="""

@@ -173,25 +173,6 @@ exercise(id="10.4", title="The loop that drifts", kind="repair", points=3, minut
            "One line clears the gradient once per step; one division repairs the sum."])
 
 
-exercise(id="10.5", title="Which layers to buy", kind="choose", points=1, minutes=6, difficulty=3, card="""
-    A model of 8 layers serves texts of 8192 tokens. A **full** layer caches every token; a **sliding** layer the last
-    1024; a **state** layer as much as 128 tokens would take. The cache may be at most 30 % of that of eight full layers.
-    And at least one layer must be able to attend *directly* to each of the last 6000 tokens, so that a name can be copied
-    letter by letter. Which mix does both?
-    """, name="mix", answer="e",
-    options={"a": "4 full, 4 sliding", "b": "8 state", "c": "3 full, 5 state", "d": "8 sliding", "e": "1 full, 7 sliding"},
-    misconceptions=[
-        Misconception("counts what windows pass on as attended to", value="d",
-                      ask="Eight windows on top of each other do reach 8 x 1023 tokens back, window by window, as the next cell shows. "
-                          "Does any of them hold the key of a token 6000 places back?"),
-        Misconception("does not add up the full layers", value="a", ask="Four of eight layers are full. Which share of the cache do they take alone?"),
-        Misconception("trusts a state with every detail", value="b",
-                      ask="In chapter 4, how many pairs could a state of that size hold before they disturbed each other?"),
-        Misconception("counts a state as nothing and 3/8 as less than 30 %", value="c", ask="What is 3 / 8?")],
-    hints=["In units of 8192 tokens: a full layer is 1, a sliding one 1/8, a state layer 1/64. Eight full layers are 8; the budget is 2.4.",
-           "Which mixes have a layer whose cache still holds the keys of 6000 tokens ago?"])
-
-
 exercise(id="10.6", title="A score for induction", kind="write", points=2, minutes=9, difficulty=3, card=r"""
     A text consists of $n$ random tokens and the same $n$ again, so position $i \ge n$ holds the token of position $i - n$.
     To predict the next token, a head should attend to the token that followed **last time**, at position $i - n + 1$.
@@ -294,23 +275,6 @@ exercise(id="10.7", title="The nucleus", kind="write", points=3, minutes=10, dif
     hints=["Sort, and take the cumulative sum.",
            "A token belongs to it if everything likelier adds up to **less** than p.",
            "`sort` also gives the order; `out[order] = ...` puts everything back."])
-
-
-exercise(id="10.9", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2, card="""
-    A server is asked for **four** samples after one prompt of 200 tokens, 20 new tokens each. It reads the prompt once; the
-    samples share its pages and differ from their first new token on. For how many tokens in all does the model compute
-    keys and values?
-
-    - the last token of a sample is not fed back
-    """, name="computed", answer=200 + 4 * 19, tolerance=0, misconceptions=[
-        Misconception("counts the new tokens only", value=4 * 20, ask="Who computed the keys that the first new token looks at?"),
-        Misconception("reads the prompt four times, and feeds the last tokens back", value=4 * (200 + 20),
-                      ask="Which keys would differ between the four, before their first new token?"),
-        Misconception("reads the prompt four times", value=4 * (200 + 19), ask="Which keys would differ between the four, before their first new token?"),
-        Misconception("feeds the last tokens back too", value=200 + 4 * 20, ask="What would be predicted from the 20th token?"),
-        Misconception("forgets the prompt", value=4 * 19, ask="Who computed the keys that the first new token looks at?"),
-        Misconception("counts one sample only", value=200 + 19, ask="Are the new tokens of the four the same?")],
-    hints=["The prompt: once. Then four samples, each on its own.", "The first of 20 new tokens comes out of the prompt's pass; 19 more passes follow."])
 
 
 def norm_cases(rng):

@@ -89,21 +89,6 @@ exercise(id="4.1", title="Keys first", kind="write", points=2, minutes=8, diffic
            "The denominator is `q @ normaliser[..., None]`, one number per query."])
 
 
-exercise(id="4.4", title="Where the lines cross", kind="predict", points=1, minutes=4, difficulty=2, card=r"""
-    Causal attention with $d = 64$, chunks of $C = 32$. Count only what is needed: softmax attention skips the keys after
-    each query, and so does linear attention inside its chunks. Beyond which length $n$ does linear attention do **less**
-    arithmetic? Type the $n$ at which both do the same.
-    """, name="crossover", answer=160, tolerance=1, misconceptions=[
-        Misconception("counts the whole square on both sides, as torch's counter does", value=96,
-                      ask="Which of the two products is cut in half when nothing after a query is computed, and which is not?"),
-        Misconception("skips the triangle for softmax and computes it inside the chunks", value=192,
-                      ask="The card skips the later keys on both sides. What does a token then cost inside its chunk?"),
-        Misconception("forgets the work inside the chunk", value=128,
-                      ask="Besides the state, each token meets the keys of its own chunk. How many, on average?")],
-    hints=["Softmax, a token: $n/2$ keys on average, $2d$ operations for the score and $2d$ for the value: $2nd$.",
-           "Linear, a token: $2d^2$ to write the state, $2d^2$ to read it, and $2Cd$ inside the chunk."])
-
-
 exercise(id="4.9", title="Positive random features", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Write Performer's features: for each direction $w_r$, $\phi_r(x) = e^{w_r \cdot x - |x|^2/2} / \sqrt m$.
 
@@ -132,21 +117,6 @@ exercise(id="4.9", title="Positive random features", kind="write", points=2, min
         Misconception("divides by the root of d", change=("math.sqrt(w.shape[0])", "math.sqrt(w.shape[1])"),
                       ask="The estimate is a mean. Over how many terms?")],
     hints=["`x @ w.T` holds all the $w_r \\cdot x$.", "$|x|^2$ for every row: `x.square().sum(-1, keepdim=True)`."])
-
-
-exercise(id="4.10", title="Why not causal?", kind="choose", points=1, minutes=3, difficulty=2, card="""
-    Linformer replaces `n` keys by `r` mixtures of them. Why is there no causal form for a model that writes?
-    """, name="reason", answer="d",
-    options={"a": "a triangular mask needs a square matrix, and n x r is not one",
-             "b": "r mixtures cannot be computed before all queries are known",
-             "c": "the softmax over r columns no longer adds up to 1",
-             "d": "each mixture already contains keys from the future"}, misconceptions=[
-        Misconception("blames the shape of the matrix", value="a",
-                      ask="Chapter 1 masked 5 queries against 7 keys. What would a mask on column 3 of n x r hide?"),
-        Misconception("blames the softmax", value="c", ask="Softmax normalises each row. Does it matter how long the row is?"),
-        Misconception("takes the mixtures for functions of the queries", value="b",
-                      ask="Which tensors does a mixture depend on: queries, keys, or both?")],
-    hints=["A mixture is a row of `n` weights times the keys. Which of the keys does it weigh?", "Write out mixture 1 for a text of four words. Which words are in it?"])
 
 
 exercise(id="4.2", title="One step of the recurrence", kind="write", points=2, minutes=8, difficulty=2, card=r"""
@@ -188,21 +158,6 @@ exercise(id="4.2", title="One step of the recurrence", kind="write", points=2, m
             ''', ask="Row i of the state belongs to feature i. Which vector runs along its rows?")],
     hints=["The outer product: `k[:, None] * v[None, :]` has shape `(m, d)`.",
            "First add, then read: the new state answers."])
-
-
-exercise(id="4.5", title="Two keys that are not orthogonal", kind="predict", points=1, minutes=4, difficulty=3, card=r"""
-    The delta rule with $\beta = 1$ writes the value 1 at key $a$, then the value 0 at key $b$. Both keys have length 1 and
-    $a \cdot b = 0.6$. What does the state now return for $a$? (Plain linear attention would return
-    $1 + 0 \cdot 0.6 = 1$.)
-    """, name="returned", answer=0.64, tolerance=0.002, misconceptions=[
-        Misconception("thinks that writing at b leaves a alone", value=1.0,
-                      ask="Before the second writing, the state returns 0.6 for b. What must be added so that it returns 0?"),
-        Misconception("subtracts what the state returned for b, without reading it through a", value=0.4,
-                      ask="The correction is written at b. How much of what is stored at b does a return?"),
-        Misconception("thinks that the second writing erases the first", value=0.0,
-                      ask="The state returns 0 for b. Is a the same key as b?")],
-    hints=["After the first writing $S = a$ (values are single numbers). Then $S = a + b\\,(0 - b \\cdot a)$.",
-           "Multiply that by $a$."])
 
 
 WALK = '''

@@ -9,20 +9,6 @@ from course_lib.exercises import Case, Launch, Misconception, close, exact, exer
 def randint(rng, low, high):
     return int(torch.randint(low, high, (), generator=rng))
 
-exercise(id="8.1", title="The last page", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots", card="""
-    A sequence holds as many pages of 16 slots as it needs. Its length runs through 1, 2, 3, ... 512, and spends the
-    same time at each length. How many of its slots are **empty on average**? One decimal.
-    """, answer=7.5, tolerance=0.01, misconceptions=[
-        Misconception("takes half a page", value=8,
-                      ask="Which numbers of empty slots can the last page have? Is 16 one of them? Is 0?"),
-        Misconception("runs from 1 empty slot to 16", value=8.5, ask="With 16 slots in use, how many of the last page are empty?"),
-        Misconception("counts the slots of a page, not the empty ones", value=16, ask="Can all 16 slots of the last page be empty?"),
-        Misconception("takes the worst case", value=15, ask="That is just after a new page was taken. And later?"),
-        Misconception("counts every page of the sequence, not only the last", value=7.5 * 16.5,
-                      ask="Can a page that is not the last one have an empty slot?")],
-    hints=["With one slot in use the last page has 15 empty, with two it has 14. And with 16?",
-           "The mean of 15, 14, ..., 1, 0."])
-
 
 def _page_cases(rng):
     for n_blocks, size, d, table, length in [
@@ -455,20 +441,6 @@ kernel_exercise(id="8.6", title="Right for narrow heads", points=3, minutes=8, d
            "`__shared__ float of_warp[4];`, once for the maximum and once for the sum."])
 
 
-exercise(id="8.7", title="How large is a page?", kind="choose", points=1, minutes=4, difficulty=2, name="size", card="""
-    Sequences are about 512 tokens long. At most **3 %** of the slots that they hold may be empty, on average; among the
-    sizes that keep to it, take the one with the **fewest pages**.
-    """, options={"a": "32", "b": "128", "c": "8", "d": "64", "e": "16"}, answer="a", misconceptions=[
-        Misconception("takes the smallest waste and forgets the second wish", value="c",
-                      ask="What does it cost to look up and copy many small pages in place of a few large ones?"),
-        Misconception("stops one size too early", value="e", ask="What is 15.5 of 512 + 15.5, in per cent?"),
-        Misconception("counts a quarter of a page as empty", value="d",
-                      ask="How many slots of the last page are empty on average, at 64 slots?"),
-        Misconception("looks at 512 itself, where no size leaves a slot empty", value="b",
-                      ask="With pages of 128, how many slots does a sequence of 513 tokens hold?")],
-    hints=["On average $(B - 1) / 2$ slots are empty.", "They are a share of what is held: $512 + (B - 1) / 2$ slots."])
-
-
 def _append_call(f, table, length, references, free, block_size):
     table, references, free = list(table), list(references), list(free)
     returned = f(table, length, references, free, block_size)
@@ -569,20 +541,6 @@ exercise(id="8.9", title="Evicted from the wrong end", kind="repair", points=2, 
            "The last page of the text should go first: walk through the table backwards."])
 
 
-exercise(id="8.10", title="Many small copies", kind="predict", points=1, minutes=4, difficulty=2, name="copies", card="""
-    A sequence of 2,048 tokens is swapped out to the host. The model has 32 layers; each has a pool of keys and a pool of
-    values, with pages of 16 tokens anywhere in it. One copy moves one contiguous piece of memory. How many copies does
-    it take to move all of it **out**?
-    """, answer=8192, tolerance=0, misconceptions=[
-        Misconception("counts keys and forgets values", value=4096, ask="What else does attention read, besides the keys?"),
-        Misconception("counts the way back as well", value=16384, ask="The question is about swapping out. And in again?"),
-        Misconception("counts one layer", value=256, ask="In how many layers does this sequence have pages?"),
-        Misconception("copies token by token", value=131072, ask="Are the 16 tokens of one page contiguous?"),
-        Misconception("takes all pages of a layer for one piece", value=64,
-                      ask="Are the pages of a sequence next to each other in the pool?")],
-    hints=["How many pages does the sequence hold in one layer?", "Pages times layers times two."])
-
-
 def room_cases(rng):
     yield Case([3], [1], 1, label="one sequence, a page is free")
     yield Case([3, 2], [1, 0], 0, label="no page is free; the oldest needs one")
@@ -642,19 +600,6 @@ exercise(id="8.11", title="Make room", kind="write", points=3, minutes=12, diffi
                       ask="The last sequence found no room and gave its own pages back. Does it run in this step?")],
     hints=["Walk over the sequences from the oldest; the youngest is always the last of those that still run.",
            "`held.pop()` removes the youngest and tells how many pages come free."])
-
-
-exercise(id="8.12", title="Who has nothing to do?", kind="predict", points=1, minutes=4, difficulty=2, name="idle", card="""
-    Four machines in a ring: machine $i$ has the $i$-th quarter of the text as its queries. The quarters of the keys
-    travel around, so that in four rounds each machine meets each quarter once: 16 meetings. The mask is **causal**. In
-    how many of the 16 is there nothing to compute?
-    """, answer=6, tolerance=0, misconceptions=[
-        Misconception("counts the meetings that have work", value=10, ask="Is that what was asked?"),
-        Misconception("takes half of all", value=8, ask="A quarter that meets its own keys: is there nothing to compute?"),
-        Misconception("forgets the mask", value=0, ask="May the first quarter of the text look at the last?"),
-        Misconception("counts the machines that are idle in some round, not the meetings", value=3,
-                      ask="The first machine: in how many of its four rounds does it meet keys of the future?")],
-    hints=["Machine 0 may look at quarter 0 only. What does it do in the other three rounds?", "3 + 2 + 1 + 0."])
 
 
 def reader_cases(rng):

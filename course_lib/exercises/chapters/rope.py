@@ -324,27 +324,6 @@ exercise(id="2.7", title="The base that does the same", kind="write", points=2, 
            "Raise both sides to the power $-d / (d - 2)$."])
 
 
-exercise(id="2.8", title="What would show it?", kind="choose", points=1, minutes=4, difficulty=2, card="""
-    Llama 3.1's rule keeps the loss of this model flat at about 1.6 up to 1,024 characters, without any training. Somebody concludes: "With
-    this rule the model **uses** a context of 1,024." Which one measurement would decide whether that is true?
-    """, name="control", options={
-        "a": "the loss of the longer table, measured with more windows and an interval",
-        "b": "the loss of the same rule at 2,048 characters",
-        "c": "the loss of the unchanged model when each position sees only the last 256 characters",
-        "d": "the loss of the same rule when each position sees only the last 256 characters",
-        "e": "the loss of the same rule within the first 256 characters"}, answer="d", misconceptions=[
-        Misconception("compares with a rule that is known to fail", value="a",
-                      ask="That one is worse than no far text at all. What would be as good as no far text, and break nothing?"),
-        Misconception("looks for the place where the rule breaks", value="b",
-                      ask="A rule that ignores everything far away would be flat at 2,048 as well, would it not?"),
-        Misconception("changes two things at once: what is seen, and the angles", value="c",
-                      ask="If that loss is lower, is far text of no use, or does the rule cost more than far text brings?"),
-        Misconception("measures what the rule costs, not what it gains", value="e",
-                      ask="Within 256 characters there is no far text. Can a gain from it be seen there?")],
-    hints=["A flat loss says that nothing is harmed. What would the loss be if far text were not there?",
-           "Take the far text away, and change nothing else."])
-
-
 exercise(id="2.9", title="Three coordinates", kind="write", points=2, minutes=7, difficulty=3, card="""
     A patch of a video has a time, a row and a column. Write `axes_angles(positions, axis_of_pair, frequencies)`: pair `i` turns by its own
     frequency times the coordinate `axis_of_pair[i]`.

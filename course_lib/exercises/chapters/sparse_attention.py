@@ -44,18 +44,6 @@ exercise(id="5.1", title="The last few keys", kind="write", points=2, minutes=6,
            "Join the two with `&`, each in brackets: `and` does not work on tensors."])
 
 
-exercise(id="5.2", title="How far does it see?", kind="predict", points=1, minutes=4, difficulty=2, card="""
-    Three layers, each with a causal window of 4 keys (the query's own included). How many tokens, itself included, can have
-    reached the last token after the third layer?
-    """, name="reached", answer=10, tolerance=0, misconceptions=[
-        Misconception("counts the query's own key in every layer", value=12,
-                      ask="A window of 4 reaches back how many positions: 4 or 3?"),
-        Misconception("sees one layer only", value=4, ask="The key at distance 3 had a window of its own, one layer below. Whom did it see?"),
-        Misconception("multiplies the windows", value=64, ask="After two layers, is the oldest token 3 + 3 back, or 4 x 4?"),
-        Misconception("forgets the token itself", value=9, ask="Does the last token's own input count?")],
-    hints=["One layer reaches 3 positions back.", "Distances add from layer to layer: the oldest token is 9 back. Count both ends."])
-
-
 CLASSIFY = '''
 def classify(mask, block):
     """(n_q, n_k) boolean -> (query blocks, key blocks) integers: 0 empty, 1 partial, 2 full"""
@@ -373,19 +361,6 @@ kernel_exercise(id="5.7", title="Counted twice", points=3, minutes=9, difficulty
 def _visits(n, w, s):
     i, j = torch.arange(n)[:, None], torch.arange(n)[None]
     return ((j <= i) & ((i - j < w) | (j < s))).int()
-
-exercise(id="5.8", title="Why the first token?", kind="choose", points=1, minutes=3, difficulty=2, card="""
-    In many large models most heads put most of their weight on the first token, whatever it is. Once a sliding window leaves that
-    token behind, such a model fails. What is the token for?
-    """, name="sink", options={
-        "a": "it usually carries the topic of the text, which most of the later tokens need",
-        "b": "its position is 0, where rotary embeddings give every query a larger score",
-        "c": "it takes the weight that a head does not want to give to any token",
-        "d": "it has the place of the padding in training, where the heads learned to look"}, answer="c", misconceptions=[
-        Misconception("looks for meaning in it", value="a", ask="It happens with a line break as the first token too. Which topic is that?"),
-        Misconception("blames positions", value="b", ask="Rotary scores depend on the distance. Is the first token near or far?"),
-        Misconception("blames the data", value="d", ask="Models trained without padding do it as well. What do all of them share in their softmax?")],
-    hints=["What does softmax do with a row in which no key fits?", "Which token can every query of a causal model see?"])
 
 
 def topk_cases(rng):

@@ -91,20 +91,6 @@ kernel_exercise(id="0.2", title="Add two vectors", points=2, minutes=6, difficul
            "`if (i < n)` before the line that reads and writes."])
 
 
-exercise(id="0.3", title="Every second number", kind="predict", points=1, minutes=3, difficulty=1, card=r"""
-    The 32 threads of a warp read `x[2 * i]`, `i` = 0 to 31, of a `float` array that starts at a multiple of 32 bytes.
-    How many **sectors** does this one request touch? The next cell counts.
-    """, name="sectors", answer=8, misconceptions=[
-        Misconception("counts only the bytes that were asked for", value=4,
-                      ask="32 x 4 bytes are asked for, but how far apart are the first and the last of them?"),
-        Misconception("moves one sector for each thread", value=32,
-                      ask="Threads 0 and 1 read bytes 0 to 3 and 8 to 11. Are these in different sectors of 32 bytes?"),
-        Misconception("moves one sector for each pair of threads", value=16,
-                      ask="A sector holds 8 floats. How many of those are read, if every second one is?")],
-    hints=["A sector is 32 bytes, or 8 floats. It is fetched whole or not at all.",
-           "The warp touches `x[0]` to `x[62]`. How many sectors of 8 floats is that?"])
-
-
 MATMUL = """\
 #define TILE 8
 __global__ void matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
@@ -193,22 +179,6 @@ kernel_exercise(id="0.4", title="A product in tiles", points=3, minutes=10, diff
     hints=["`a_tile[ty][tx] = row < m && start + tx < k ? a[row * k + start + tx] : 0.0f;` and the like for `b`.",
            "The products: `for (int i = 0; i < TILE; i++) sum += a_tile[ty][i] * b_tile[i][tx];`",
            "Two barriers: one between loading and multiplying, one between multiplying and the next load."])
-
-
-exercise(id="0.5", title="A column of a tile", kind="predict", points=1, minutes=3, difficulty=2, card=r"""
-    `__shared__ float tile[32][32];` and lane `i` of a warp reads `tile[i][0]`: one column, from top to bottom.
-    How many **wavefronts** does this one request take? The next cell counts, and then makes the tile one float wider.
-    """, name="wavefronts", answer=32, misconceptions=[
-        Misconception("takes different rows for different banks", value=1,
-                      ask="The bank of a float is its number modulo 32. What are the numbers of `tile[0][0]`, `tile[1][0]`?"),
-        Misconception("counts sectors, as in global memory", value=4,
-                      ask="Shared memory has no sectors. What does it have 32 of?"),
-        Misconception("counts the waiting lanes and forgets the one that is served first", value=31,
-                      ask="31 lanes wait for lane 0. In which wavefront is lane 0 itself?"),
-        Misconception("lets two lanes share a bank, and no more", value=2,
-                      ask="Lanes 0 and 1 meet in one bank. Where does lane 2 go?")],
-    hints=["Float number `n` of a shared array is in bank `n % 32`; row `i` begins at number `32 * i`.",
-           "All 32 floats of the column are in bank 0, and a bank gives out one of them per wavefront."])
 
 
 WARP = """\

@@ -44,22 +44,6 @@ exercise(id="9.1", title="Moving sand", kind="write", points=2, minutes=6, diffi
     hints=["`x.sort().values` is the heap from left to right.", "Square the differences, average them, take the root."])
 
 
-exercise(id="9.2", title="Two Gaussians on a line", kind="predict", points=1, minutes=3, difficulty=1, card="""
-    One token is a Gaussian with mean 0 and standard deviation 2, another has mean 8 and standard deviation 8. What is
-    their Wasserstein-2 distance?
-    """, given={"math": math}, name="apart", answer=10, tolerance=0.01, misconceptions=[
-        Misconception("gives the squared distance", value=100,
-                      ask="The score uses the square. Which of the two is the distance?"),
-        Misconception("subtracts variances", value=round(math.hypot(8, 60), 2),
-                      ask="Stretching a heap by a factor moves each grain in proportion to what: sigma, or sigma squared?"),
-        Misconception("adds the two differences", value=14,
-                      ask="Mean and width are two directions at a right angle. How do they add up?"),
-        Misconception("sees the means only", value=8, ask="After shifting the first heap by 8, is it the second?"),
-        Misconception("sees the widths only", value=6, ask="Two heaps of one shape, 8 apart: is their distance 0?")],
-    hints=["The difference of means is 8 and the difference of standard deviations is 6.",
-           "The two add up as the sides of a right triangle do."])
-
-
 def turn(x, positions):
     """RoPE: (n, d), positions (n,) -> each pair (2i, 2i + 1) of row t rotated by positions[t] * 10000^(-2i / d)."""
     d = x.shape[1]
@@ -208,18 +192,6 @@ exercise(id="9.4", title="The disguise", kind="write", points=3, minutes=9, diff
            "A column of ones in `wide_q` meets a column with the bias in `wide_k`."])
 
 
-exercise(id="9.5", title="What a wider key costs", kind="predict", points=1, minutes=3, difficulty=2, card="""
-    In a flash kernel every tile of queries reads all keys and values: with plain attention `d` numbers per key and `d`
-    per value. A W2 key consists of means and widths; values stay as they are. By which factor does this traffic grow in
-    a kernel that reads only what it needs?
-    """, name="factor", answer=1.5, tolerance=0.01, misconceptions=[
-        Misconception("counts the keys and forgets the values", value=2, ask="Do the values become wider too?"),
-        Misconception("counts what is added, not the factor", value=0.5, ask="2 d numbers before. How many now, in all?"),
-        Misconception("doubles keys and values and adds the widths", value=3,
-                      ask="How many numbers does a key have now, and how many a value?")],
-    hints=["Before: d + d.", "Now: 2 d + d."])
-
-
 def score_cases(rng):
     for n, m in [(2, 3), (16, 16), (33, 20), (1, 50), (40, 31)]:
         yield Case(randn(rng, n, 16), randn(rng, n, 16), randn(rng, m, 16), randn(rng, m, 16), 4.0,
@@ -350,30 +322,6 @@ exercise(id="9.7", title="The lowest possible loss", kind="predict", points=1, m
            "63 such answers, 64 that cost nothing, one mean."])
 
 
-exercise(id="9.8", title="One more run", kind="choose", points=1, minutes=4, difficulty=2, name="one_more", card="""
-    The repository's table has two rows. Widths, heads and learning rates are from its code:
-
-    | model | width | heads | learning rate | parameters | loss |
-    |---|---|---|---|---|---|
-    | standard attention | 96 | 6 | 0.001 | 492,096 | 3.68 |
-    | W2 attention | 64 | 4 | 0.005 | 278,912 | 3.45 |
-
-    The claim is that W2 attention reaches a lower loss with fewer parameters. You may train one more model. Which one
-    tests most directly whether the *mechanism* is the cause?
-    """, options={"a": "W2 attention as in the table, with another seed",
-             "b": "standard attention of width 128 with 8 heads, at 0.001",
-             "c": "standard attention of width 64 with 4 heads, at 0.005",
-             "d": "W2 attention of width 96 with 6 heads, at 0.005"}, answer="c", misconceptions=[
-        Misconception("asks for the spread, and not for the cause", value="a",
-                      ask="Suppose the second seed gives 3.45 as well. Which of the differing columns caused it?"),
-        Misconception("changes the size of the baseline and keeps its learning rate", value="b",
-                      ask="In how many columns does your run differ from the row of W2?"),
-        Misconception("compares W2 with itself", value="d",
-                      ask="Beside which row of the table would your run differ in one column only, and is it the mechanism?")],
-    hints=["A row differs from another in mechanism, width, heads and learning rate. Which of these should differ?",
-           "Your run should differ from one row of the table in the mechanism alone."])
-
-
 def seed_cases(rng):
     for n, t in ((5, 2.776), (2, 12.706), (3, 4.303), (5, 4.315), (10, 2.262)):
         shared, own = randn(rng, n), 0.1 * randn(rng, 2, n)
@@ -431,35 +379,6 @@ exercise(id="9.9", title="An interval for a difference", kind="write", points=2,
                       ask="1.96 is right for very many seeds. How many are there here?")],
     hints=["First the list of differences, then its mean, then its standard deviation.",
            "`math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1))`"])
-
-
-exercise(id="9.10", title="Reading a table", kind="predict", points=2, minutes=6, difficulty=2, name="unfair", card="""
-    An (invented) paper says: *mechanism X reaches a lower loss than softmax attention, with a third fewer parameters,
-    at the same speed.* Its appendix adds:
-
-    - `a` the learning rate of X is the best of nine; softmax attention runs at the default, 1e-3
-    - `b` both see the same texts, 32 at a time, for 2,000 steps
-    - `c` for X the best of five seeds is shown; for softmax attention the mean of five
-    - `d` X has width 64, softmax attention width 96; no other widths were run
-    - `e` both use the same optimizer with the same settings
-    - `f` X is timed with its fused kernel; softmax attention is timed as written out in PyTorch, with the matrix of
-      scores
-
-    Which of the six spoil the comparison? Type their letters in alphabetical order, as one word.
-    """, answer="acdf", misconceptions=[
-        Misconception("lets the different widths pass, because they are stated openly", value="acf",
-                      ask="A smaller X that beats a larger softmax sounds generous to softmax. But which row is missing: what would "
-                          "softmax of width 64 have reached, and with how many parameters?"),
-        Misconception("takes a default learning rate for a fair one", value="cdf",
-                      ask="X was given nine tries. What would nine tries have given the other?"),
-        Misconception("compares a best seed with a mean", value="adf",
-                      ask="Draw five numbers from one hat, twice. How often is the best of one draw above the mean of the other?"),
-        Misconception("times two implementations and calls it two mechanisms", value="acd",
-                      ask="Which of the two would be faster if both had a fused kernel?"),
-        Misconception("suspects what is equal on both sides", value="abcdef",
-                      ask="Two of the lines say the same about both. What could they favour?")],
-    hints=["Ask of each line: does it say the same about both?",
-           "A line that differs is fair only if the difference comes from the mechanism itself."])
 
 
 def far_cases(rng):
@@ -601,19 +520,3 @@ exercise(id="9.12", title="Steeper without end", kind="write", points=3, minutes
            "(k1 - k2) times (v1 - v2), times 1/2.",
            "Put two keys at (s, s) and (-s, s). Which query is half way between them, and which token has this query?",
            "The last token's own key must be further from its query than the other two."])
-
-
-exercise(id="9.13", title="When the widths go to 0", kind="choose", points=1, minutes=4, difficulty=2, name="measure", card=r"""
-    Two Gaussians on a line have the means 0 and 1 and the same width $\sigma$, which goes to 0. Which measure stays
-    finite and still tells how far apart the means are?
-    """, options={"a": "the Kullback-Leibler divergence", "b": "the Hellinger distance",
-             "c": "the overlap score, the logarithm of the integral of the product", "d": "the Wasserstein-2 distance"},
-    answer="d", misconceptions=[
-        Misconception("takes a divergence that divides by the variance", value="a",
-                      ask="It is $(0 - 1)^2 / 2\\sigma^2$. What happens to it?"),
-        Misconception("takes a distance that stays finite, but for a poor reason", value="b",
-                      ask="Its largest value is 1, for heaps that do not touch. Is it then different for means 1 and 100?"),
-        Misconception("takes a score that falls without end", value="c",
-                      ask="What is $-(0 - 1)^2 / 2v$ for a variance v near 0?")],
-    hints=["Two of the four divide by a variance.",
-           "Of the other two, one is the same for all pairs that do not touch."])

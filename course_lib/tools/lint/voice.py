@@ -36,7 +36,7 @@ PATTERNS = {
     "say resumes": r"\bgoes on (?:where|from)\b"}
 COMPILED = {say: re.compile(pattern) for say, pattern in PATTERNS.items()}
 SKIPPED = ("course_lib/tools/lint/voice.py", "data/excerpt.txt", "requirements.txt")
-KINDS = {".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".ipynb"}
+KINDS = {".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".ipynb", ".toml"}
 
 
 def files(places: list[str] | None = None) -> list[Path]:
