@@ -121,11 +121,10 @@ class AuditAttention(nn.Module):
 
 
 class AuditBlock(nn.Module):
-    def __init__(self, width, hidden, n_heads, mechanism):
+    def __init__(self, attention, width, hidden):
         super().__init__()
         self.attention_norm, self.feed_forward_norm = RMSNorm(width), RMSNorm(width)
-        self.attention = AuditAttention(width, n_heads, mechanism)
-        self.feed_forward = SwiGLU(width, hidden)
+        self.attention, self.feed_forward = attention, SwiGLU(width, hidden)
 
     def forward(self, x, rope):
         x = x + self.attention(self.attention_norm(x), rope)
@@ -141,7 +140,8 @@ class AuditModel(nn.Module):
         super().__init__()
         self.embedding = nn.Linear(n_in, width, bias=False) if features else nn.Embedding(n_in, width)
         self.before = nn.Embedding(n_in, width) if shift else None
-        self.blocks = nn.ModuleList(AuditBlock(width, hidden, n_heads, mechanism) for _ in range(n_layers))
+        self.blocks = nn.ModuleList(
+            AuditBlock(AuditAttention(width, n_heads, mechanism), width, hidden) for _ in range(n_layers))
         self.final_norm = RMSNorm(width)
         self.head = nn.Linear(width, n_out, bias=False)
         self.head_dim, self.positions = width // n_heads, not features

@@ -8,9 +8,8 @@ from einops import rearrange
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.language_model import RMSNorm, SwiGLU
 from course_lib.rope import apply_rope, rope_table
-from course_lib.studies.w2_audit_models import Overlap
+from course_lib.studies.w2_audit_models import AuditBlock, Overlap
 
 REPOSITORY = "github.com/ytfh44/W2Attn"
 LEAST_WIDTH = 1e-4
@@ -80,24 +79,14 @@ class PublicAttention(nn.Module):
         return SCORES[self.score](mu_q, sigma_q, mu_k, sigma_k, turn)
 
 
-class PublicBlock(nn.Module):
-    def __init__(self, width, hidden, n_heads, score):
-        super().__init__()
-        self.attention_norm, self.feed_forward_norm = RMSNorm(width), RMSNorm(width)
-        self.attention, self.feed_forward = PublicAttention(width, n_heads, score), SwiGLU(width, hidden)
-
-    def forward(self, x, rope):
-        x = x + self.attention(self.attention_norm(x), rope)
-        return x + self.feed_forward(self.feed_forward_norm(x))
-
-
 class PublicModel(nn.Module):
     """tokens (batch, n) -> logits (batch, n, vocab_size)."""
 
     def __init__(self, vocab_size, width, hidden, n_heads, score, n_layers=2):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, width)
-        self.blocks = nn.ModuleList(PublicBlock(width, hidden, n_heads, score) for _ in range(n_layers))
+        self.blocks = nn.ModuleList(
+            AuditBlock(PublicAttention(width, n_heads, score), width, hidden) for _ in range(n_layers))
         self.final_norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocab_size, bias=False)
         self.head_dim = width // n_heads

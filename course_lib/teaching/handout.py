@@ -19,7 +19,7 @@ are not named, what `cutting.py` declares is cut too; between two that are named
 # over the guide: one handout from the first file to the last search
 
 import argparse
-import ast
+import json
 import re
 import shutil
 import sys
@@ -156,12 +156,9 @@ def _check_place(out: Path) -> None:
 
 
 def commands_kept(text: str, modules: list[str]) -> str:
-    """The text of `__main__` without the entries of its table whose modules are not handed out."""
-    table = next(node.value for node in ast.parse(text).body if isinstance(node, ast.Assign))
-    gone = {line for key, entry in zip(table.keys, table.values)
-            if entry.elts[0].value.partition(":")[0] not in modules
-            for line in range(key.lineno, entry.end_lineno + 1)}
-    return "".join(line for n, line in enumerate(text.splitlines(True), 1) if n not in gone)
+    """The table of commands without those whose modules are not handed out."""
+    return json.dumps({name: entry for name, entry in json.loads(text).items()
+                       if entry[0].partition(":")[0] in modules}, indent=1)
 
 
 def makefile_kept(text: str) -> str:
@@ -179,8 +176,6 @@ def _module(name: str, folder: Path, words: list[str], cut: dict[str, Exercise])
     target = folder / source.relative_to(COURSE)
     target.parent.mkdir(parents=True, exist_ok=True)
     text = source.read_text(encoding="utf-8")
-    if name == "course_lib.__main__":
-        text = commands_kept(text, closure(ROOTS, words))
     write_whole(target, cut_python(text, cut) if cut else text)
 
 
@@ -190,6 +185,8 @@ def _rest(folder: Path, words: list[str], modules: list[str], taken: dict[str, d
     shutil.copytree(COURSE / "laptop_cuda", folder / "laptop_cuda", ignore=ignored)
     shutil.copytree(PACKAGE / "tools" / "labextensions", folder / "course_lib" / "tools" / "labextensions",
                     ignore=ignored)
+    commands = (PACKAGE / "tools" / "commands.json").read_text(encoding="utf-8")
+    write_whole(folder / "course_lib" / "tools" / "commands.json", commands_kept(commands, modules))
     if "course_lib.explore.frame" in modules:
         for path in (PACKAGE / "explore" / "frame").glob("*.js"):
             shutil.copy(path, folder / "course_lib" / "explore" / "frame")

@@ -5,20 +5,22 @@ from course_lib.exercises.judging.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED,
 from ..copies.pairs import pairs
 from ..copies.similarity import skeleton
 from ..marks.table import REFERENCE
-from .report import Mark, escape, head
+from .report import Mark, page
 
+Table = tuple[str, list[str], list[list]]         # title, columns, rows
 ICON = {PASSED: "✓", WRONG: "✗", NOT_ATTEMPTED: "○", NOT_RUN: "–"}
 
 
 def class_page(marks: list[Mark], so_far: str = "") -> str:
     """`so_far`: a sentence about a run that is going on. Students are compared when it is over."""
     marks = [m for m in marks if m.exercise and m.kind != "text"]
-    return (head("The class") + "<h1>The class</h1>\n" + (f"<p>{escape(so_far)}</p>\n" if so_far else "")
-            + _stuck(marks) + _exercises(marks) + _grid(marks)
-            + ("" if so_far else _pairs(marks) + _alike(marks)) + "</body></html>\n")
+    tables = [_stuck(marks), _exercises(marks), _grid(marks)]
+    if not so_far:      # of these two only what was found
+        tables += [table for table in (_pairs(marks), _alike(marks)) if table[2]]
+    return page("class.html", "The class", so_far=so_far, tables=tables)
 
 
-def _exercises(marks: list[Mark]) -> str:
+def _exercises(marks: list[Mark]) -> Table:
     """One line per exercise: how many passed, and the commonest misconceptions."""
     rows = []
     for id, theirs in _by(marks, "exercise").items():
@@ -28,12 +30,11 @@ def _exercises(marks: list[Mark]) -> str:
         tried = len(theirs) - count[NOT_ATTEMPTED]
         rows.append([id, theirs[0].title, f"{count[PASSED]} of {tried}", count[WRONG], count[NOT_ATTEMPTED],
                      told])
-    return _table("Exercises",
-                  ["exercise", "title", "passed of tried", "wrong", "not tried", "commonest misconceptions"],
-                  rows)
+    return ("Exercises",
+            ["exercise", "title", "passed of tried", "wrong", "not tried", "commonest misconceptions"], rows)
 
 
-def _stuck(marks: list[Mark]) -> str:
+def _stuck(marks: list[Mark]) -> Table:
     """Who has tried and not passed, by student, those with the most first; who has not begun a chapter."""
     rows = []
     for student, theirs in _by(marks, "student").items():
@@ -43,24 +44,24 @@ def _stuck(marks: list[Mark]) -> str:
         if wrong or silent:
             rows.append([student, len(wrong), ", ".join(wrong), ", ".join(silent)])
     rows.sort(key=lambda row: -row[1])
-    return _table("Who is stuck", ["student", "wrong", "where", "chapters not begun"], rows)
+    return "Who is stuck", ["student", "wrong", "where", "chapters not begun"], rows
 
 
-def _grid(marks: list[Mark]) -> str:
+def _grid(marks: list[Mark]) -> Table:
     ids = list(_by(marks, "exercise"))
     rows = [[student, *(ICON[by[id].verdict.status] if id in by else "" for id in ids)]
             for student, theirs in _by(marks, "student").items() for by in [{m.exercise: m for m in theirs}]]
-    return _table("Everybody", ["student", *ids], rows)
+    return "Everybody", ["student", *ids], rows
 
 
-def _pairs(marks: list[Mark]) -> str:
+def _pairs(marks: list[Mark]) -> Table:
     """Pairs whose agreement the class's habits do not explain; a reason to talk, no verdict."""
     rows = [[*p.students, f"{p.bits:.0f}", ", ".join(p.exercises)] for p in pairs(marks)]
     columns = ["student", "student", "bits", "in exercises"]
-    return _table("Pairs that agree more often than chance", columns, rows) if rows else ""
+    return "Pairs that agree more often than chance", columns, rows
 
 
-def _alike(marks: list[Mark]) -> str:
+def _alike(marks: list[Mark]) -> Table:
     """One line per exercise and code that several have, or that is the reference's."""
     groups: dict[tuple[str, str], list[str]] = {}
     for mark in marks:
@@ -70,8 +71,8 @@ def _alike(marks: list[Mark]) -> str:
     references = {(m.exercise, skeleton(m.source, m.language)) for m in marks if REFERENCE in m.flags}
     rows = [[key[0], len(students), ", ".join(students), "yes" if key in references else ""]
             for key, students in groups.items()]
-    return _table("Code that is the same, names and spacing aside",
-                  ["exercise", "students", "who", "the reference's"], rows) if rows else ""
+    return ("Code that is the same, names and spacing aside",
+            ["exercise", "students", "who", "the reference's"], rows)
 
 
 def _by(marks: list[Mark], name: str) -> dict[str, list[Mark]]:
@@ -79,13 +80,3 @@ def _by(marks: list[Mark], name: str) -> dict[str, list[Mark]]:
     for mark in marks:
         groups.setdefault(getattr(mark, name), []).append(mark)
     return groups
-
-
-def _table(title: str, columns: list[str], rows: list[list]) -> str:
-    if not rows:
-        return f"<h2>{escape(title)}</h2>\n<p>Nobody.</p>\n"
-    head_row = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "\n".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>"
-                     for row in rows)
-    return (f"<h2>{escape(title)}</h2>\n<table><thead><tr>{head_row}</tr></thead><tbody>\n{body}\n"
-            "</tbody></table>\n")

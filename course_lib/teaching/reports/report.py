@@ -1,10 +1,10 @@
 """The grader's results: grades.csv, junit.xml, and one page per student."""
 import csv
 import hashlib
-import html
 import io
 import re
 from dataclasses import dataclass, fields
+from itertools import groupby
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -65,8 +65,12 @@ def write(results: Path, marks: list[Mark]) -> None:
                                                              for name in pages.values()}:
         old.unlink()
     for student, theirs in students.items():
-        write_whole(results / "students" / pages[student], _page(student, theirs))
-    write_whole(results / "index.html", _index(students, pages))
+        chapters = [(word, list(them)) for word, them in groupby(theirs, lambda mark: mark.chapter)]
+        write_whole(results / "students" / pages[student],
+                    page("student.html", student, sum=_sum(theirs), chapters=chapters))
+    rows = [(student, pages[student], _sum(theirs), sum(bool(mark.flags) for mark in theirs))
+            for student, theirs in students.items()]
+    write_whole(results / "index.html", page("index.html", "Grades", rows=rows))
 
 
 def page_names(students) -> dict[str, str]:
@@ -124,53 +128,12 @@ def _junit(marks: list[Mark]) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-STYLE = """
-:root { color-scheme: light dark }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse } \
-th, td { text-align: left; padding: .2rem .8rem .2rem 0; vertical-align: top }
-pre.code { border: 1px solid #8888; padding: .6rem; overflow-x: auto; font-size: 14px }
-.flag { border-left: 5px solid #b8860b; padding: 0 12px }
-"""
-HEAD = (
-    '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src \'unsafe-inline\'">'
-    '<meta name="viewport" content="width=device-width"><title>{title}</title><style>'
-    + STYLE
-    + "</style></head><body>\n")
-
-
-def head(title: str) -> str:
-    """The beginning of a page, which runs nothing and loads nothing."""
-    return HEAD.replace("{title}", escape(title))
-
-
-def _page(student: str, marks: list[Mark]) -> str:
-    parts = [head(student), f"<h1>{escape(student)}</h1>", f"<p>{_sum(marks)}</p>"]
-    chapter = None
-    for mark in marks:
-        if mark.chapter != chapter:
-            chapter = mark.chapter
-            parts.append(f"<h2>{escape(chapter.replace('_', ' ') or 'no chapter')}</h2>")
-            if mark.file:
-                parts.append(f"<p>From <code>{escape(mark.file)}</code></p>")
-            parts += [f'<p class="flag">{escape(note)}</p>' for note in mark.notes]
-        parts.append(f'<section id="exercise-{escape(mark.exercise)}">')
-        parts.append(f"<h3>Exercise {escape(mark.exercise)}: {mark.points:g} of {mark.verdict.of:g}</h3>"
-                     if mark.exercise else "<h3>Not marked</h3>")
-        if mark.source.strip():
-            parts.append(f'<pre class="code"><code>{escape(mark.source)}</code></pre>')
-        parts.append(mark.verdict._repr_html_())
-        parts.append("</section>")
-    return "\n".join(map(printable, parts)) + "\n</body></html>\n"
-
-
-def _index(students: dict[str, list[Mark]], pages: dict[str, str]) -> str:
-    rows = "\n".join('<tr><td><a '
-                     f'href="students/{pages[s]}">{escape(s)}</a></td><td>{_sum(marks)}</td><td>{sum(bool(m.flags) for m in marks) or ""}</td></tr>'
-                     for s, marks in students.items())
-    return printable(head("Grades") + "<h1>Grades</h1>\n<table><thead><tr><th>student</th><th>points</th>"
-                      f"<th>flags</th></tr></thead><tbody>\n{rows}\n</tbody></table>\n</body></html>\n")
+def page(template: str, title: str, **values) -> str:
+    """A page, which runs nothing and loads nothing. Jinja escapes what a student may have written."""
+    from jinja2 import Environment, FileSystemLoader
+    pages = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True,
+                        lstrip_blocks=True, keep_trailing_newline=True)
+    return printable(pages.get_template(template).render(title=title, **values))
 
 
 def _sum(marks: list[Mark]) -> str:
@@ -179,7 +142,3 @@ def _sum(marks: list[Mark]) -> str:
     return (f"{sum(m.points for m in marks):g} of {sum(m.verdict.of for m in marks):g} points, "
             f"{passed} of {len(marks) - files} exercises passed"
             + (f", {files} file{'s' * (files != 1)} not marked" if files else ""))
-
-
-def escape(text: str) -> str:
-    return html.escape(printable(text))

@@ -5,6 +5,7 @@ why in one line that begins with `# over the guide:` (`// over the guide:` in C+
 import ast
 import re
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from course_lib.exercises.declare import CHAPTERS
@@ -94,27 +95,12 @@ def engine_rooms(graph: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that reach one another. A package's face counts if its own modules import it."""
-    order, low, stack, found = {}, {}, [], []
-
-    def visit(node):
-        order[node] = low[node] = len(order)
-        stack.append(node)
-        for target in graph[node]:
-            if target not in order:
-                visit(target)
-            if target in stack:
-                low[node] = min(low[node], low[target])
-        if low[node] == order[node]:
-            group = stack[stack.index(node):]
-            del stack[stack.index(node):]
-            if len(group) > 1:
-                found.append(sorted(group))
-
-    for node in graph:
-        if node not in order:
-            visit(node)
-    return found
+    """The first group of modules that reach one another. A package's face counts if its own modules import it."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [sorted(set(error.args[1]))]
+    return []
 
 
 @dataclass
