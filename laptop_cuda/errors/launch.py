@@ -63,8 +63,8 @@ class LaunchErrors(Facts):
         axis = "xyz"[e.offset] if 0 <= e.offset < 3 else ""
         what, cause = {
             "empty grid": (f"{r.kernel} was launched with {size}: the grid has no blocks along {axis}.",
-                           "Usual cause: n // block where n is smaller than the block; round up: (n + block "
-                           "- 1) // block."),
+                           "Usual cause: n / block, rounded down, where n is smaller than the block; round up: (n + block "
+                           "- 1) / block (in Python //)."),
             "empty block": (f"{r.kernel} was launched with {size}: the block has no threads along {axis}.",
                             ""),
             "grid too large": (f"{r.kernel} was launched with {size}: a grid has at most 2147483647 blocks "

@@ -35,8 +35,8 @@ class MemoryErrors(Facts):
                 cause = ("Usual cause: the array is smaller than the block or the tile, or an index misses a "
                          "`% size`.")
                 if self.memory.bytes == 0:
-                    cause = ("Usual cause: kernel[grid, block] without the third number, the bytes of shared "
-                             "memory.")
+                    cause = ("Usual cause: the third number of the launch, the bytes of dynamic shared memory, is missing: "
+                             "kernel<<<grid, block, bytes>>>, from Python kernel[grid, block, bytes].")
             return f"{kernel} {self._verb()} {self._element()}, {side}: {self._extent()}.", cause
         if self.reason == "index":
             cause = ("Usual cause: a loop that runs one step too far, `<=` where `<` is meant, or more "
@@ -61,8 +61,8 @@ class MemoryErrors(Facts):
             return (f"{kernel} writes over the address to which one of its functions returns.",
                     "Usual cause: a pointer to a local array, with an index past the array's end.")
         if self.reason == "freed":
-            return (f"{kernel} {self._verb()} {self._element()} after cudaFree of {self.memory.name}.",
-                    "Usual cause: a pointer that is kept, or a cudaFree before the last launch that uses it.")
+            return (f"{kernel} {self._verb()} {self._element()}, which was freed.",
+                    "Usual cause: a pointer that is kept, or memory that is freed before the last launch that uses it.")
         if self.reason == "host memory":
             return (f"{kernel} {self._verb()} an address that is not in device memory.",
                     "Usual cause: a pointer of the host passed to the kernel: copy the data with cudaMemcpy "
@@ -96,11 +96,12 @@ class MemoryErrors(Facts):
 
     def _misaligned(self):
         e, kernel = self.e, self.result.kernel
-        itemsize = self.memory.itemsize if self.memory else 1
+        whole, rest = divmod(e.size, self.memory.itemsize if self.memory and self.memory.itemsize else 1)
+        of = f"{e.size} bytes" if rest or whole < 2 else f"{whole} elements"
         return (f"{kernel} {self._verb()} {e.size} bytes at {self._element()}, whose address is not a "
                 f"multiple of {e.size}.", "Usual cause: a cast to a vector type (float4 needs addresses "
                 "that are multiples of 16) where the row length or the start is not a multiple of "
-                f"{max(e.size // max(itemsize, 1), 1)} elements.")
+                f"{of}.")
 
     def _overlap(self):
         return (f"in {self.result.kernel}, {self.detail} are one memory, as all extern __shared__ arrays of a "
@@ -110,8 +111,8 @@ class MemoryErrors(Facts):
         e, kernel = self.e, self.result.kernel
         if self.reason == "copy in flight":
             return (f"{kernel} {self._verb()} {self._element()} while an asynchronous copy into it is not "
-                    "finished.", "Usual cause: no __pipeline_wait_prior (cp.async.wait_group) between the "
-                    "copy and its use.")
+                    "finished.", "Usual cause: nothing waits for the copy before its use: __pipeline_wait_prior, "
+                    "cp.async.wait_group, a pipeline's consumer_wait, or wait() of cooperative groups.")
         if self.reason == "same value":
             return (f"{kernel}: two threads write the same value to {self._element()}, with no barrier in "
                     "between. The result does not depend on their order.", "")
@@ -144,7 +145,7 @@ class MemoryErrors(Facts):
         if self.reason == "between blocks":
             return ("an index that leaves out which block this is. Where both are meant to add to one element: "
                     "atomicAdd." if both_write else "a block that relies on another's result. Use a second launch."
-                    + FENCED * bool(self.detail))
+                    + FENCED)
         on_global = self.memory is not None and self.memory.space == "global"
         if both_write and on_global:
             return "an index that gives two threads the same output element."
@@ -175,6 +176,6 @@ class MemoryErrors(Facts):
                     "Usual cause: the loop that fills the tile does not cover it (padding, a ragged edge, "
                     "fewer threads than elements); write a 0 where there is no data.")
         return (f"{kernel} {self._verb()} {self._element()}, which was never written{self._position()}.",
-                "Usual cause: memory of cudaMalloc or cuda.empty() that is added to before it is set; start "
+                "Usual cause: memory of cudaMalloc (in Python cuda.empty()) that is added to before it is set; start "
                 "from zeros (cudaMemset), or store instead of adding. Or a copy of an array of the host that was "
                 "never filled.")

@@ -28,8 +28,10 @@ def text(ran: Ran, mode: str, files: dict[str, str]) -> str:
                                         "the program launched no kernel, nothing was checked"))
     elif mode in ("sanitize", "both"):
         parts += _in_part(ran)
-        found = f"{len(ran.errors)} bug{'s' * (len(ran.errors) != 1)} found" if ran.errors else "no bug found"
-        some = f": {ran.checked_blocks:,} of {ran.blocks:,} blocks" * (ran.checked_blocks < ran.blocks)
+        unknown = sum(error["kind"] == "not supported" for error in ran.errors)
+        bugs = len(ran.errors) - unknown
+        found = f"{bugs or 'no'} bug{'s' * (bugs > 1)} found" + f", {unknown} not supported" * bool(unknown)
+        some = f": {ran.checked_blocks:,} of {ran.blocks:,} blocks" * (ran.checked_blocks < ran.blocks and not bugs)
         parts.append(f"laptop_cuda: {launches} checked{some}, {found}")
     return "\n".join(parts)
 
@@ -37,7 +39,7 @@ def text(ran: Ran, mode: str, files: dict[str, str]) -> str:
 def _in_part(ran: Ran) -> list[str]:
     """Of which launches not all was checked."""
     found = [f"laptop_cuda: launch {i:,}, {launch['kernel']}: checked in time: {launch['checked']}"
-             for i, launch in enumerate(ran.launches, 1) if launch.get("checked")]
+             for i, launch in enumerate(ran.launches, 1) if launch.get("checked") and not launch["error"]]
     more = [f"laptop_cuda: ... and {len(found) - 8:,} more launches in part"] * (len(found) > 8)
     return found[:8] + more + ["laptop_cuda: --limit 600 would check more"] * bool(found)
 

@@ -77,7 +77,6 @@ static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_actio
     locate(e, b, address, size);
     uint32_t block = run->intervals[interval_of(mark)].block, thread = thread_of(mark);
     add_other(e, party_of(block, thread, mark_pc & PLACE, mark_action));
-    if (any_fence) e.detail = "with fences";
     e.reason = block != b.linear ? "between blocks"
                : thread / run->warp_size == current->index / run->warp_size ? "inside a warp" : "inside a block";
     return e;

@@ -154,7 +154,7 @@ def test_habits_of_published_programs(tmp_path):
             == ["add", "table[k]", "table[k]", "whole", "placed", "one", "broken", "broken"])
     launch, freed = (error for error in ran.errors if error["kind"] != "misuse")
     assert (launch["kind"] == "bad launch" and freed["kind"] == "out of bounds"
-            and "after cudaFree of m" in freed["message"])
+            and "m[0], which was freed" in freed["message"])
 
 
 OWNERS = r"""
@@ -282,4 +282,4 @@ int main(int argc, char**) {
     (error,) = program(text, arguments=["not initialised"]).errors
     assert error["kind"] == "uninitialized" and "x[0]" in error["message"]
     misuse, error = program(text, arguments=["used after", "it is given back"]).errors
-    assert "after cudaFree of x" in error["message"]
+    assert "x[0], which was freed" in error["message"]
