@@ -160,12 +160,6 @@ __global__ void counting_without_atomics(const int* value, int* y) {
     __syncthreads();
     if (t < 4) y[t] = bins[t];
 }
-__global__ void transpose_without_barrier(const float* x, float* y) {
-    __shared__ float tile[16][17];
-    int i = threadIdx.x, j = threadIdx.y;
-    tile[j][i] = x[j * 16 + i];  // BUG transpose_without_barrier
-    y[j * 16 + i] = tile[i][j];  // BUG transpose_without_barrier
-}
 __global__ void shuffle_is_no_fence(const float* x, float* y) {
     __shared__ float s[32];
     int t = threadIdx.x;
@@ -354,7 +348,6 @@ BUGS = [
     Bug("within_a_warp", RACE, "s", lambda: (ramp(32), zeros(32))),
     Bug("syncwarp_is_not_enough", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
     Bug("counting_without_atomics", RACE, "bins", lambda: ((torch.arange(64) % 4).int(), torch.zeros(4).int()), 1, 64),
-    Bug("transpose_without_barrier", RACE, "tile", lambda: (ramp(256), zeros(256)), 1, (16, 16)),
     Bug("shuffle_is_no_fence", RACE, "s", lambda: (ramp(32), zeros(32))),
     Bug("atomic_against_store", RACE, "counter", lambda: (torch.ones(64).int(), torch.zeros(1).int()), 1, 64),
     Bug("tile_sync_is_not_enough", RACE, "s", lambda: (ramp(32), zeros(32))),
@@ -450,7 +443,7 @@ def test_the_arrays_are_as_they_were_after_an_error():
     assert torch.equal(y, ramp(100))
 
 
-CAUSES = {"counting_without_atomics": "atomicAdd", "transpose_without_barrier": "a missing __syncthreads()",
+CAUSES = {"counting_without_atomics": "atomicAdd", "no_barrier": "a missing __syncthreads()",
           "within_a_warp": "put __syncwarp()", "unsigned_below_zero": "went below 0",
           "same_output_twice": "two threads the same output element"}
 

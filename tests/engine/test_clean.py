@@ -23,15 +23,6 @@ __global__ void scan_groups(const int* in, int* out) {
     auto tile = cg::tiled_partition<16>(cg::this_thread_block());
     out[threadIdx.x] = cg::exclusive_scan(tile, in[threadIdx.x], cg::plus<int>());
 }
-__global__ void histogram_shared(const int* value, int* bins, int n) {
-    __shared__ int local[16];
-    if (threadIdx.x < 16) local[threadIdx.x] = 0;
-    __syncthreads();
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
-        atomicAdd(&local[value[i]], 1);
-    __syncthreads();
-    if (threadIdx.x < 16) atomicAdd(&bins[threadIdx.x], local[threadIdx.x]);
-}
 __global__ void compact(const int* in, int* out, int* count, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x & 31;
     bool keep = i < n && in[i] % 3 == 0;
@@ -46,15 +37,6 @@ __global__ void aggregated(const int* in, int* count, int n) {
     if (i < n && in[i] > 0) {
         cg::coalesced_group active = cg::coalesced_threads();
         if (active.thread_rank() == 0) atomicAdd(count, (int)active.size());
-    }
-}
-__global__ void spin_lock(int* lock, int* counter) {
-    if (threadIdx.x == 0) {
-        while (atomicCAS(lock, 0, 1) != 0) {}
-        __threadfence();
-        *counter += 1;
-        __threadfence();
-        atomicExch(lock, 0);
     }
 }
 struct __align__(8) SumMax { float maxval, sum; };
@@ -116,17 +98,6 @@ __global__ void skips_the_loop_and_ends(const float* in, float* out, int n) {
         out[i] = tile[i + 32];
     }
 }
-__global__ void warp_synchronous(const float* in, float* out) {
-    __shared__ float rows[4][32];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    rows[warp][lane] = in[threadIdx.x];
-    __syncwarp();
-    float v = rows[warp][31 - lane];
-    __syncwarp();
-    rows[warp][lane] = v * 2;
-    __syncwarp();
-    out[threadIdx.x] = rows[warp][lane ^ 1];
-}
 __global__ void tiles_of_eight(const float* in, float* out) {
     __shared__ float s[64];
     auto tile = cg::tiled_partition<8>(cg::this_thread_block());
@@ -177,21 +148,6 @@ __global__ void barrier_then_leave(const float* in, float* out, int rounds) {
         __syncthreads();
     }
 }
-__global__ void producer_consumer(const float* in, float* out, int rounds) {
-    __shared__ float ring[2][32];
-    int lane = threadIdx.x % 32;
-    bool producer = threadIdx.x < 32;
-    if (producer) ring[0][lane] = in[lane];
-    __syncthreads();
-    float sum = 0;
-    for (int k = 0; k < rounds; ++k) {
-        if (producer) {
-            if (k + 1 < rounds) ring[(k + 1) % 2][lane] = in[(k + 1) * 32 + lane];
-        } else { sum += ring[k % 2][31 - lane]; }
-        __syncthreads();
-    }
-    if (!producer) out[lane] = sum;
-}
 __global__ void same_value(float* out) {
     __shared__ int found;
     if (threadIdx.x == 0) found = 0;
@@ -200,27 +156,9 @@ __global__ void same_value(float* out) {
     __syncthreads();
     out[threadIdx.x] = found;
 }
-__global__ void shared_views(const float* in, float* out) {
-    __shared__ char raw[512];
-    float* a = reinterpret_cast<float*>(raw);
-    int* b = reinterpret_cast<int*>(raw + 256);
-    int t = threadIdx.x;
-    a[t] = in[t];
-    b[63 - t] = t;
-    __syncthreads();
-    out[t] = a[b[t]];
-}
-#define FLOAT4(value) (reinterpret_cast<float4*>(&(value))[0])
 #define HALF2(value) (reinterpret_cast<half2*>(&(value))[0])
 #define LDST128BITS(value) (reinterpret_cast<float4*>(&(value))[0])
 
-__global__ void macro_float4(float* a, float* b, float* c, int N) {
-    int idx = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
-    if (idx < N) {
-        float4 p = FLOAT4(a[idx]), q = FLOAT4(b[idx]);
-        FLOAT4(c[idx]) = make_float4(p.x + q.x, p.y + q.y, p.z + q.z, p.w + q.w);
-    }
-}
 __global__ void packed_halves(half* a, half* b, half* c, int N) {
     int idx = 8 * (blockIdx.x * blockDim.x + threadIdx.x);
     half pack_a[8], pack_b[8], pack_c[8];
@@ -298,12 +236,8 @@ def blank(*shape: int, like: torch.dtype = torch.float32) -> torch.Tensor:
 
 launch("scan_groups", 1, 64, lambda x=integers(64, 10).view(4, 16): ((x, blank(4, 16, like=torch.int32)),
        {1: (x.cumsum(1) - x).int()}))
-launch("histogram_shared", 3, 64, lambda x=integers(1000, 16): ((x, torch.zeros(16, dtype=torch.int32), 1000),
-       {1: x.bincount(minlength=16).int()}))
 launch("aggregated", 2, 160, lambda x=integers(300, 5) - 2: ((x, torch.zeros(1, dtype=torch.int32), 300),
        {1: (x > 0).sum()[None].int()}))
-launch("spin_lock", 5, 32, lambda: ((torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)),
-       {0: torch.zeros(1).int(), 1: torch.tensor([5]).int()}))
 launch("softmax_online", 2, 128, lambda x=randn(7, 70): ((blank(7, 70), x, 7, 70), {0: x.softmax(-1)}))
 launch("partial_masks", 1, 32, lambda x=integers(32, 50): ((x, blank(2, like=torch.int32)),
        {1: torch.stack([x[:16].sum(), x[16:].max()]).int()}))
@@ -327,8 +261,6 @@ def return_within_the_loop():
 
 
 launch("skips_the_loop_and_ends", 1, 128, lambda x=randn(128): ((x, blank(96), 96), {1: x[32:]}))
-launch("warp_synchronous", 1, 128, lambda x=randn(128), lane=torch.arange(32): ((x, blank(128)),
-       {1: 2 * x.view(4, 32)[:, 31 - (lane ^ 1)].reshape(128)}))
 
 
 @case
@@ -363,11 +295,7 @@ def barrier_then_leave():
                {1: torch.where(left < 3, left.float(), x[t ^ 1] + 2)})
 
 
-launch("producer_consumer", 1, 64, lambda x=randn(5, 32): ((x, blank(32), 5), {1: x.sum(0).flip(0)}))
 launch("same_value", 1, 64, lambda: ((blank(64),), {0: torch.ones(64)}))
-launch("shared_views", 1, 64, lambda x=randn(64): ((x, blank(64)), {1: x.flip(0)}))
-launch("macro_float4", 2, 128, lambda a=randn(1024), b=randn(1024, seed=1): ((a, b, blank(1024), 1024),
-       {2: a + b}))
 launch("packed_halves", 1, 64, lambda a=randn(500).half(), b=randn(500, seed=1).half():
        ((a, b, blank(500, like=torch.float16), 500), {2: a + b}))
 launch("turned<float>", 1, 64, lambda x=randn(64): ((x, blank(64)), {1: x.flip(0)}), shared=256)

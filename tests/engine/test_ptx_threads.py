@@ -27,23 +27,6 @@ __global__ void handed_on(int* flag, int* data, int* out) {
         out[2] = data[2];
     }
 }
-__global__ void not_released(int* flag, int* data, int* out) {
-    if (threadIdx.x) return;
-    if (blockIdx.x == 0) {
-        data[0] = 42;
-        asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" :: "l"(flag), "r"(1) : "memory");
-    } else {
-        int seen;
-        do { asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory"); } while (!seen);
-        out[0] = data[0];
-    }
-}
-__global__ void within_a_block(int* flag, int* out) {       // thread 0 waits for the last one
-    int seen = 0;
-    if (threadIdx.x == blockDim.x - 1) asm volatile("st.release.cta.global.s32 [%0], 7;" :: "l"(flag) : "memory");
-    if (threadIdx.x == 0) while (!seen) asm volatile("ld.acquire.cta.global.s32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
-    if (threadIdx.x == 0) *out = seen;
-}
 // Two warps fill a buffer and arrive; two others wait, read it, and say that it is free again.
 __global__ void producers(int* y, int turns, int forgets) {
     __shared__ int s[64];
@@ -102,19 +85,6 @@ def test_what_was_released_is_seen_by_who_acquires(mod):
     flag[:] = 0
     launch = counted(mod.handed_on, 2, 32, flag, data, out)
     assert launch.atomics == 3 and launch.global_load.requests == 5 and launch.global_store.requests == 7
-
-
-def test_relaxed_accesses_order_nothing(mod):
-    error = fault(mod.not_released, 2, 32, *(np.zeros(3, np.int32) for _ in range(3)))
-    assert error.kind == "race" and "data[0]" in str(error)
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_thread_waits_for_another(mod, order):
-    flag, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
-    checked(mod.within_a_block, 1, 64, flag, out, **order)
-    assert out[0] == 7
-    mod.within_a_block[1, 64](flag * 0, out)
 
 
 @pytest.mark.parametrize("order", ORDERS)

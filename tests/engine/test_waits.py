@@ -80,6 +80,11 @@ ALONE = {
     "and behind a fence of each thread": (LAST, (FENCE, "")),
     "a count of two blocks": ("atomicAdd(flag, 1);", ("Add", "Add_block")),
     "and in PTX": ('asm("red.gpu.global.add.s32 [%0], 1;" :: "l"(flag) : "memory");', ("gpu", "cta")),
+    "a flag in PTX, of a block": (
+        """int up; buf += blockIdx.x, flag += blockIdx.x;
+        if (t == 63) { *buf = 1; asm("st.release.cta.global.s32 [%0], 7;" :: "l"(flag) : "memory"); }
+        if (t == 0) { do asm("ld.acquire.cta.global.s32 %0, [%1];" : "=r"(up) : "l"(flag) : "memory"); while (!up);
+            y[blockIdx.x] = *buf; }""", ("release", "relaxed")),
     "a plain load beside atomics": ("if (blockIdx.x) atomicAdd(flag, 1); else y[t] = atomicAdd(flag, 0);",
                                     ("atomicAdd(flag, 0)", "*flag")),
     "a plain load before the thread's own": (
