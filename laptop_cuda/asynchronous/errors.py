@@ -73,6 +73,8 @@ RACES = {
                      "no wait for the phase of the copy's mbarrier (or a wait for the other parity, which is over at once); where "
                      "a copy fills it again, no wait for the mbarrier by which its readers give it back; of a copy to global "
                      "memory, no cp.async.bulk.wait_group."),
+    "to async store": ("while an st.async or red.async into it is under way: what is there is not known.",
+                       "no wait for the phase of its mbarrier; where it is stored to again, nothing by which its readers give it back."),
     "refilled": ("before anybody has seen the end of the bulk copy that filled it: nobody can have read that.",
                  "no wait for the mbarrier by which its readers give the buffer back."),
     "from bulk copy": ("while a bulk copy may still read it.", "no cp.async.bulk.wait_group.read, or one by another thread than "
@@ -87,8 +89,9 @@ def _race(teller) -> tuple[str, str] | None:
         while_, cause = RACES[teller.reason]
         return f"{kernel} {teller._verb()} {what} {while_}", f"Usual cause: {cause}"
     lines = teller.result.text(teller.place) + teller.result.text(teller.other_place)
-    if teller.reason in ("", "inside a warp") and re.search("async.bulk", lines):
-        return (f"in {kernel}, {what} is written by a bulk copy and touched by another thread, and nothing orders the two.",
+    by = "a bulk copy" if "async.bulk" in lines.replace("_", ".") else "an asynchronous store"
+    if teller.reason in ("", "inside a warp") and re.search("async.bulk|(st|red).async", lines):
+        return (f"in {kernel}, {what} is written by {by} and touched by another thread, and nothing orders the two.",
                 "Usual cause: " + RACES["to bulk copy"][1])
     if not teller.reason.startswith("no proxy fence"):
         return None

@@ -4,12 +4,15 @@ Each is found by how its name begins; one that is not here, or has a modifier th
 reached, by name."""
 import re
 
-from ..ptx.operands import P, Unknown, own, place, put, whole
+from ..ptx.operands import BYTES, P, Unknown, own, place, put, registers, whole
 
 SPACES = {"shared", "shared_cta", "shared_cluster"}
 SCOPES = {"cta", "cluster"}
 ORDERS = {"acquire", "release", "relaxed"}
-HINT, MULTICAST = "L2_cache_hint", "multicast_cluster"
+HINT, MULTICAST, COMPLETES = "L2_cache_hint", "multicast_cluster", "mbarrier_complete_tx_bytes"
+# of reductions: operations and types, as include/laptop_asynchronous.h numbers them
+OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+NUMBERED = {"b32": 2, "u32": 2, "s32": 3, "b64": 4, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
 # of wgmma: how deep a product of such numbers is, what sums it has, and the widths of whole numbers
 DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
 SUMS = {"f16": ("f32", "f16"), "bf16": ("f32",), "tf32": ("f32",), "e4m3": ("f32", "f16"), "e5m2": ("f32", "f16"),
@@ -52,7 +55,7 @@ def _mbarrier(mods: list[str], given: list, opcode: str) -> str:
 
 
 def _bulk(mods: list[str], given: list, opcode: str) -> str:
-    mods = mods[2:]
+    mods, reduction = _reduction(mods[3:], opcode) if mods[0] == "reduce" else (mods[2:], "")
     if mods[:1] == ["commit_group"]:
         return "laptop::bulk_commit();"
     if mods[:1] == ["wait_group"] and mods[1:] in ([], ["read"]):
@@ -61,28 +64,55 @@ def _bulk(mods: list[str], given: list, opcode: str) -> str:
         return ";"
     from_shared = mods[:2] == ["shared_cluster", "shared_cta"]
     given, into, mask = _without_hint([*mods[:1], "global", *mods[2:]] if from_shared else mods, given, opcode)
+    if reduction and (into and not from_shared or mask != "0"):
+        raise Unknown(opcode)
     to, source, size = given[:3]
     end = _address(given[3]) if into else "nullptr"
     source = _address(source, from_shared or not into)
-    return f"{P}copy_bulk({_address(to, into)}, {source}, {whole(size)}, {end}, {mask});"
+    return f"{P}copy_bulk({_address(to, into)}, {source}, {whole(size)}, {end}, {mask}{reduction});"
+
+
+def _reduction(mods: list[str], opcode: str) -> tuple[list[str], str]:
+    """The modifiers before a reduction's own, and it as an argument in C++."""
+    *ways, how, type_ = [m for m in mods if m != "noftz"]
+    small = how == "add" and type_ in ("f16", "bf16")
+    if (how in ("and", "or", "xor")) != (type_ in ("b32", "b64")) or ("noftz" in mods) != small or (how, type_) == ("add", "s64"):
+        raise Unknown(opcode)
+    return ways, f", {{{OPERATIONS.index(how)}, {NUMBERED[type_]}}}"
+
+
+def _store(mods: list[str], given: list, opcode: str) -> str:
+    """st.async and red.async."""
+    ways, reduction = _reduction(mods[1:], opcode) if opcode.startswith("red") else (mods[1:-1], "")
+    to, values, end = given
+    values = values if isinstance(values, list) else [values]
+    known = {"relaxed", "cluster", "shared_cluster", COMPLETES} if reduction else {"weak", "shared_cluster", COMPLETES, f"v{len(values)}"}
+    size = BYTES[mods[-1]]
+    if set(ways) - known or COMPLETES not in ways or size < 4 or len(values) * size > 16 or (len(values) > 1) != (f"v{len(values)}" in ways):
+        raise Unknown(opcode)
+    to, end = (_address(at, "shared_cluster" in ways) for at in (to, end))
+    return f"{{ const {registers('laptop_d', values)} {P}store_later<{size}>({to}, laptop_d, {end}{reduction}); }}"
 
 
 def _tensor(mods: list[str], given: list, opcode: str) -> str:
-    rank = int(mods[3].removesuffix("d"))
-    given, into, mask = _without_hint([m for m in mods[4:] if m != "tile"], given, opcode)
+    mods = mods[mods.index("tensor") + 1:]
+    rank, how = int(mods[0].removesuffix("d")), next((m for m in mods if m in OPERATIONS), None)
+    given, into, mask = _without_hint([m for m in mods[1:] if m not in ("tile", how)], given, opcode)
+    if (how is not None) != ("reduce" in opcode) or how and into:
+        raise Unknown(opcode)
     tile, (kind, place, at) = given[:2] if into else reversed(given)
     end = _address(given[2]) if into else "nullptr"
     at = at if isinstance(at, list) else [at]
     if kind != "tensor" or len(at) != rank:
         raise Unknown(opcode)
     held = f"const int laptop_at[] = {{{', '.join('(int)' + whole(v) for v in at)}}};"
-    return f"{{ {held} {P}copy_tensor({_address(tile)}, {P}generic({place}), laptop_at, {end}, {mask}); }}"
+    return f"{{ {held} {P}copy_tensor({_address(tile)}, {P}generic({place}), laptop_at, {end}, {mask}{f', {OPERATIONS.index(how)}' if how else ''}); }}"
 
 
 def _without_hint(mods: list[str], given: list, opcode: str) -> tuple[list, bool, str]:
     """A copy's operands, the cache's hint and the mask left out; whether it goes into shared memory; and the mask."""
     ways = [m for m in mods if m not in (HINT, MULTICAST)]
-    into = ways in ([s, "global", "mbarrier_complete_tx_bytes"] for s in ("shared_cluster", "shared_cta"))
+    into = ways in ([s, "global", COMPLETES] for s in ("shared_cluster", "shared_cta"))
     if not into and ways != ["global", "shared_cta", "bulk_group"] or MULTICAST in mods and ways[0] != "shared_cluster":
         raise Unknown(opcode)
     given = given[:len(given) - (HINT in mods)]
@@ -127,6 +157,7 @@ def _proxy(mods: list[str], given: list, opcode: str) -> str:
 
 
 INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.bulk.tensor": _tensor, "cp.async.bulk": _bulk, "fence.proxy": _proxy,
+                "cp.reduce.async.bulk.tensor": _tensor, "cp.reduce.async.bulk": _bulk, "st.async": _store, "red.async": _store,
                 "wgmma": _product,
                 # tells other blocks of a cluster: in its own block a barrier orders it
                 "fence.mbarrier_init": lambda mods, given, opcode: "laptop::mbarrier_announce();"}

@@ -54,8 +54,8 @@ def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None
     if arrays.on_gpu(array):
         sides = (inner_first(x)[:rank] for x in (shape, strides, box, steps))
         return _of_driver(array, *sides, swizzle, fill != fill)
-    raw = struct.pack("=I4BQ5Q5Q5H5B", MADE, rank, itemsize, swizzle, fill != fill, address, *inner_first(shape), *inner_first(strides),
-                      *inner_first(box), *inner_first((*steps[:-1], 1)))
+    raw = struct.pack("=I4BQ5Q5Q5H6B", MADE, rank, itemsize, swizzle, fill != fill, address, *inner_first(shape), *inner_first(strides),
+                      *inner_first(box), *inner_first((*steps[:-1], 1)), TYPES.get(arrays.dtype_of(array), 0))
     span = (1 + sum((n - 1) * s // itemsize for n, s in zip(shape, strides)),)
     whole = array.as_strided(span, (1,)) if arrays.is_tensor(array) else as_strided(array, span, (itemsize,))
     return held(raw.ljust(SIZE, b"\0"), [whole])             # gaps between rows included

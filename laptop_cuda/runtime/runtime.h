@@ -177,6 +177,7 @@ struct InFlight {
     uint32_t rows = 1;           // of so many bytes, and so far from one to the next
     uint64_t step = 0;
     const Block* issuer = nullptr;       // null: the block whose list this is
+    bool reduces = false;        // what is there, as atomics may
 
     bool meets(uintptr_t other, size_t size) const {
         if (other + size <= address || other >= address + (rows - 1) * step + bytes) return false;

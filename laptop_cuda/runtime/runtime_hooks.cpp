@@ -36,7 +36,7 @@ void must_align(const void* p, size_t bytes, bool writes, const void* site) {
 void check_in_flight(const std::vector<InFlight>& all, uintptr_t address, size_t size, int action, const void* pc) {
     Block& b = *current->warp->block;
     for (const InFlight& f : all) {
-        if (f.source && !action) continue;
+        if (f.source ? !action : f.reduces && action == 2) continue;
         if (!f.meets(address, size)) continue;
         laptop_error e = make_error("race", f.reason, pc, action);
         locate(e, b, address, size);

@@ -114,7 +114,8 @@ void count_copied(int operation, uintptr_t address, size_t bytes, bool is_first,
     Site& s = site_for(code_offset(site), operation, bytes ? memory_at(*current->warp->block, address, &offset) : -1);
     s.counts.requests += is_first;
     s.counts.bytes += bytes;
-    for (size_t at = sector_of(address), end = sector_of(address + bytes - 1); bytes && at <= end; ++at) {
+    bool passes_l2 = bytes && !is_shared((void*)address) && !peer_at((void*)address);
+    for (size_t at = sector_of(address), end = sector_of(address + bytes - 1); passes_l2 && at <= end; ++at) {
         ++s.counts.sectors;
         s.counts.unique_sectors += set_bit(s.unique, at);
         run->unique_count[operation] += set_bit(run->unique[operation], at);

@@ -11,8 +11,16 @@ bool mbarrier_is_last(void* b, uint32_t count, const void* site);       // such 
 void mbarrier_expect(void* b, int64_t bytes, const void* site);          // fewer: they have come
 bool mbarrier_wait(void* b, uint64_t state_or_parity, bool by_parity, bool blocks, bool of_block, const void* site);
 void mbarrier_announce();                                                // fence.mbarrier_init
+// What a reduction makes of numbers that are there: add, min, max, inc, dec, and, or, xor, by their place here; 8: they are
+// overwritten. Types are numbered as for cuTensorMapEncodeTiled.
+constexpr uint8_t BYTES_OF[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+struct Reduction {
+    uint8_t how = 8, type = 0;
+    LAPTOP_QUIET explicit operator bool() const { return how < 8; }
+};
 // Null: of a group. `mask`: the blocks of the cluster, by rank; 0: that of the address.
-void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, uint32_t mask, const void* site);
+void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, uint32_t mask, const void* site, Reduction = {});
+void store_async(void* to, const void* value, uint32_t bytes, void* barrier, const void* site, Reduction = {});
 // What a CUtensorMap holds here; rows of a tensor and of a box go from the innermost dimension out.
 struct TensorMap {
     static constexpr uint32_t MADE = 0x6d617054;
@@ -21,11 +29,12 @@ struct TensorMap {
     char* data;
     uint64_t sizes[5], strides[5];               // in elements, in bytes
     uint16_t box[5];
-    uint8_t steps[5];
+    uint8_t steps[5], type;
 };
 static_assert(sizeof(TensorMap) <= 128, "a tensor map has 128 bytes");
 // Null: from shared memory to the tensor, of a group.
-void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, uint32_t mask, const void* site);
+void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, uint32_t mask, const void* site,
+                 uint8_t how = 8);
 void bulk_commit();
 void bulk_wait(uint32_t groups_left, bool read);
 void proxy_fence();
@@ -64,12 +73,18 @@ LAPTOP_FN void barrier_expect(void* b, int64_t bytes) { mbarrier_expect(b, bytes
 LAPTOP_FN bool barrier_wait(void* b, uint64_t state, bool by_parity, bool blocks, bool of_block) {
     return mbarrier_wait(b, state, by_parity, blocks, of_block, LAPTOP_SITE);
 }
-LAPTOP_FN void copy_bulk(void* to, const void* from, uint32_t bytes, void* barrier, uint32_t mask) {
-    bulk_copy(to, from, bytes, barrier, mask, LAPTOP_SITE);
+LAPTOP_FN void copy_bulk(void* to, const void* from, uint32_t bytes, void* barrier, uint32_t mask, Reduction r = {}) {
+    bulk_copy(to, from, bytes, barrier, mask, LAPTOP_SITE, r);
+}
+template <int BYTES, int COUNT>
+LAPTOP_FN void store_later(void* to, const unsigned long long (&d)[COUNT], void* barrier, Reduction r = {}) {
+    char held[BYTES * COUNT];
+    for (int i = 0; i < COUNT; ++i) __builtin_memcpy(held + BYTES * i, &d[i], BYTES);
+    store_async(to, held, sizeof held, barrier, LAPTOP_SITE, r);
 }
 template <int RANK>
-LAPTOP_FN void copy_tensor(void* shared, const void* map, const int (&at)[RANK], void* barrier, uint32_t mask) {
-    tensor_copy(shared, map, at, RANK, barrier, mask, LAPTOP_SITE);
+LAPTOP_FN void copy_tensor(void* shared, const void* map, const int (&at)[RANK], void* barrier, uint32_t mask, uint8_t how = 8) {
+    tensor_copy(shared, map, at, RANK, barrier, mask, LAPTOP_SITE, how);
 }
 }  // namespace ptx
 }  // namespace laptop

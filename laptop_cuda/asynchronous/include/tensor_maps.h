@@ -27,13 +27,13 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType typ
                                        const cuuint32_t* steps, CUtensorMapInterleave interleave,
                                        CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
     laptop::asked().shared_limit = 227 << 10;        // a card with tensor maps has room
-    static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4}, widths[] = {0, 32, 64, 128};
+    static const uint8_t widths[] = {0, 32, 64, 128};
     if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!map || rank < 1 || rank > 5 || !data || (uintptr_t)data % 16 || type >= sizeof bytes || swizzle >= 4 ||
+    if (!map || rank < 1 || rank > 5 || !data || (uintptr_t)data % 16 || type >= sizeof laptop::BYTES_OF || swizzle >= 4 ||
         !sizes || !box || !steps || (rank > 1 && !strides))
         return CUDA_ERROR_INVALID_VALUE;
-    laptop::TensorMap made = {laptop::TensorMap::MADE, (uint8_t)rank, bytes[type], widths[swizzle], (uint8_t)fill,
-                              (char*)data, {}, {}, {}, {}};
+    laptop::TensorMap made = {laptop::TensorMap::MADE, (uint8_t)rank, laptop::BYTES_OF[type], widths[swizzle], (uint8_t)fill,
+                              (char*)data, {}, {}, {}, {}, (uint8_t)type};
     for (uint32_t i = 0; i < rank; ++i) {
         uint64_t stride = i ? strides[i - 1] : made.itemsize;
         bool wrong = !sizes[i] || sizes[i] > 1ull << 32 || !box[i] || box[i] > 256 || !steps[i] || steps[i] > 8;

@@ -31,6 +31,8 @@ struct Copy {
     std::vector<char> held;      // what was there then
     char fill;                   // of what is beyond the tensor
     Block* issuer;
+    Reduction reduction;
+    bool of_thread;              // st.async and red.async go where the thread's own stores do
 
     void hold() {
         if (read) return;
@@ -272,7 +274,11 @@ void no_longer_in_flight(Block& b, const void* name, bool source_only) {
 static void land(Block& b, Copy& c) {
     c.hold();
     size_t at = 0;
-    for (const Stretch& s : c.stretches) memcpy((void*)s.to, &c.held[at], s.bytes), at += s.bytes;
+    for (const Stretch& s : c.stretches) {
+        if (c.reduction) reduce(c.reduction, (char*)s.to, &c.held[at], s.bytes);
+        else memcpy((void*)s.to, &c.held[at], s.bytes);
+        at += s.bytes;
+    }
     no_longer_in_flight(b, c.name, false);
     if (c.issuer != &b) no_longer_in_flight(*c.issuer, c.name, false);
     auto found = of(b).barriers.find(c.barrier);
@@ -292,18 +298,20 @@ bool is_late() {
 struct Side { uintptr_t address; uint32_t bytes, rows; uint64_t step; };     // of a copy: rows of memory
 
 static void check_side(const Side& s, int action, bool may_need_fence, const void* site) {
+    update_how = 0;
     for (uint32_t i = 0; i < s.rows; ++i) {
         uintptr_t row = s.address + i * s.step;
         if (may_need_fence) must_be_fenced(row, s.bytes, action, false, site);
         check_range(row, s.bytes, action, site);
-        if (action) written_by_copy(row, s.bytes, site);
+        if (action == 1 && may_need_fence) written_by_copy(row, s.bytes, site);
     }
 }
 
 static void put_in_flight(Block& b, const Copy& c, const Side& s, bool source, const void* site) {
     auto& all = b.shared_initialised && in_cluster((const void*)s.address) ? b.in_flight : b.in_flight_elsewhere;
-    all.push_back({s.address, s.bytes, c.thread, 0, code_offset(site), c.name, source ? "from bulk copy" : "to bulk copy",
-                   source, s.rows, s.step, c.issuer});
+    const char* reason = source ? "from bulk copy" : c.of_thread ? "to async store" : "to bulk copy";
+    all.push_back({s.address, s.bytes, c.thread, 0, code_offset(site), c.name, reason, source, s.rows, s.step, c.issuer,
+                   bool(c.reduction)});
 }
 
 // A thread that announced a copy before anybody has seen the end of the one before: does it write over what that brought?
@@ -348,7 +356,7 @@ static void begin_in(Block& target, Copy c, Side in_shared, int64_t further, con
     if (checked) put_in_flight(target, c, in_shared, !loads, site);
     if (!late && (loads || !checked)) return land(target, c);
     if (!late) c.hold();
-    for (const Stretch& s : c.stretches) memset((void*)s.to, run->poison, checked ? s.bytes : 0);
+    for (const Stretch& s : c.stretches) memset((void*)s.to, run->poison, checked && !c.reduction ? s.bytes : 0);
     of(target).copies.push_back(std::move(c));
 }
 
@@ -361,18 +369,20 @@ static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& e
     auto further = [&](const Block* b) { return (int64_t)(b->shared - given.shared); };
     c.thread = t->index, c.group = of(here()).threads[t->index].group, c.interval = here().interval, c.issuer = &here();
     c.site = site;
-    count_sides(elsewhere, loads ? LAPTOP_COPY_IN : LAPTOP_COPY_OUT, site);
+    bool pushes = loads && (c.of_thread || (elsewhere.size() && is_shared((void*)elsewhere[0].address)));
+    int writes = c.reduction ? 2 : 1;
+    count_sides(pushes ? std::vector<Side>{in_shared} : elsewhere, loads && !pushes ? LAPTOP_COPY_IN : LAPTOP_COPY_OUT, site);
     for (Block* b : targets) {
         if (loads) barrier_at((void*)(c.barrier + further(b)), site, true);
-        if (loads && is_checked()) check_in_flight(b->in_flight, in_shared.address + further(b), in_shared.bytes, 1, site);
+        if (loads && is_checked()) check_in_flight(b->in_flight, in_shared.address + further(b), in_shared.bytes, writes, site);
     }
     const laptop_error& owed = of(here()).threads[t->index].owed;
     if (is_checked() && owed.kind) check_refill(in_shared, owed, site);
     for (const Side& s : elsewhere) {
-        if (is_checked()) check_side(s, !loads, is_shared((void*)s.address), site);
+        if (is_checked()) check_side(s, loads ? 0 : writes, is_shared((void*)s.address), site);
     }
     for (Block* b : targets) {
-        if (is_checked() && loads) check_side({in_shared.address + further(b), in_shared.bytes, 1, 0}, 1, true, site);
+        if (is_checked() && loads) check_side({in_shared.address + further(b), in_shared.bytes, 1, 0}, writes, !c.of_thread, site);
     }
     for (const Stretch& s : c.stretches) {       // what lies beyond the tensor is not stored
         if (is_checked() && !loads) check_side({s.from, s.bytes, 1, 0}, 0, true, site);
@@ -397,8 +407,9 @@ static void check_target(const void* to, const void* barrier, const void* site) 
 }
 
 #define OF_BULK " bytes (PTX, cp.async.bulk)."
-void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, uint32_t mask, const void* site) {
+void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, uint32_t mask, const void* site, Reduction r) {
     if (!current) return;
+    if (r) must_exist(r, barrier ? IN_CLUSTER : IN_GLOBAL, site);
     if ((uintptr_t)to % 16) breaks_rule("misaligned", "gives a bulk copy a dstMem that is no multiple of 16" OF_BULK, site);
     if ((uintptr_t)from % 16) breaks_rule("misaligned", "gives a bulk copy a srcMem that is no multiple of 16" OF_BULK, site);
     if (bytes % 16) breaks_rule("misaligned", "gives a bulk copy a size that is no multiple of 16" OF_BULK, site);
@@ -407,10 +418,25 @@ void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, uint32
     if (!barrier && !is_shared(from)) trap("a bulk copy of a group that is not from shared memory,", site);
     Busy busy;
     Copy c = {};
-    c.bytes = bytes, c.barrier = (uintptr_t)barrier;
+    c.bytes = bytes, c.barrier = (uintptr_t)barrier, c.reduction = r;
     c.stretches.push_back({(uintptr_t)to, (uintptr_t)from, bytes});
     Side target = {(uintptr_t)to, bytes, 1, 0}, source = {(uintptr_t)from, bytes, 1, 0};
     begin_copy(std::move(c), barrier ? target : source, {barrier ? source : target}, mask, site);
+}
+
+void store_async(void* to, const void* value, uint32_t bytes, void* barrier, const void* site, Reduction r) {
+    if (!current) return;
+    if (r) must_exist(r, IN_CLUSTER, site);
+    if ((uintptr_t)to % bytes) breaks_rule("misaligned", "gives st.async an address that is no multiple of its size (PTX, st.async).", site);
+    if (!run->clustered || !in_cluster(to)) trap("st.async or red.async to what is not in the shared memory of a cluster,", site);
+    if (r && is_shared(to)) trap("red.async to the shared memory of the same block,", site);
+    check_target(to, barrier, site);
+    Busy busy;
+    Copy c = {};
+    c.bytes = bytes, c.barrier = (uintptr_t)barrier, c.reduction = r, c.of_thread = c.read = true;
+    c.held.assign((const char*)value, (const char*)value + bytes);
+    c.stretches.push_back({(uintptr_t)to, 0, bytes});
+    begin_copy(std::move(c), {(uintptr_t)to, bytes, 1, 0}, {}, 0, site);
 }
 
 #define OF_TENSOR " (PTX, cp.async.bulk.tensor)."
@@ -427,9 +453,11 @@ static const TensorMap& map_at(const void* p, int rank, const void* site) {
     return m;
 }
 
-void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, uint32_t mask, const void* site) {
+void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, uint32_t mask, const void* site, uint8_t how) {
     if (!current) return;
     const TensorMap& m = map_at(map, rank, site);
+    Reduction r = {how, m.type};
+    if (r) must_exist(r, IN_TENSOR, site);
     if (!(barrier ? in_cluster(shared) : is_shared(shared))) trap("a tensor copy whose tile is not in shared memory,", site);
     if (shared_address(shared) % 128)
         breaks_rule("misaligned", "gives a tensor copy a tile in shared memory that is no multiple of 128 bytes" OF_TENSOR, site);
@@ -438,7 +466,7 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
     check_target(shared, barrier, site);
     Busy busy;
     Copy c = {};
-    c.barrier = (uintptr_t)barrier, c.fill = m.fill && barrier ? (char)0xff : 0;
+    c.reduction = r, c.barrier = (uintptr_t)barrier, c.fill = m.fill && barrier ? (char)0xff : 0;
     std::vector<Side> rows;
     uint32_t n[5] = {1, 1, 1, 1, 1}, i[5] = {};
     for (int d = 0; d < rank; ++d) {

@@ -16,6 +16,9 @@ const void* new_name();          // of what is in flight in this block
 void no_longer_in_flight(Block&, const void* name, bool source_only);
 std::shared_ptr<std::vector<struct Warpgroup>>& warpgroups_of(Block&);
 void must_be_fenced(uintptr_t address, size_t bytes, int action, bool must_be_known, const void* site);
+enum Reduced { IN_GLOBAL, IN_TENSOR, IN_CLUSTER };
+void must_exist(Reduction, Reduced where, const void* site);
+void reduce(Reduction, char* to, const char* from, uint32_t bytes);
 // Where a byte of a tile goes: pieces of 16 bytes change places by bits 7 to 9 of their own address in shared memory.
 inline uint32_t swizzled(uint32_t at, unsigned width) { return width ? at ^ ((at >> 7 & (width / 16 - 1)) << 4) : at; }
 }  // namespace laptop
