@@ -44,11 +44,11 @@ template <class T, T (*CHANGED)(int, T, T)> static void each(int how, char* to, 
 enum : uint32_t { U32 = 1 << 2, S32 = 1 << 3, U64 = 1 << 4, S64 = 1 << 5, F16 = 1 << 6, F32 = 1 << 7, F64 = 1 << 8, BF16 = 1 << 9,
                   WORDS = U32 | S32, LONGS = U64 | S64, SMALL = F16 | BF16 };
 
-// Those of the manual's tables; cuda::ptx adds s64 as u64.
+// By the manual's tables; cuda::ptx adds s64 as u64.
 void must_exist(Reduction r, Reduced where, const void* site) {
-    uint32_t added = where == IN_TENSOR ? WORDS | U64 | SMALL | F32 : where == IN_GLOBAL ? WORDS | LONGS | SMALL | F32 | F64 : WORDS | LONGS;
-    uint32_t wide = where == IN_CLUSTER ? 0 : LONGS, ordered = where == IN_CLUSTER ? 0 : LONGS | SMALL;
-    uint32_t takes = r.how == ADD ? added : r.how <= MAX ? WORDS | ordered : r.how <= DEC ? U32 : WORDS | wide;
+    uint32_t beside = where == IN_CLUSTER ? 0 : LONGS | SMALL;
+    uint32_t added = where == IN_TENSOR ? U64 | F32 | SMALL : where == IN_GLOBAL ? LONGS | F32 | F64 | SMALL : LONGS;
+    uint32_t takes = r.how <= MAX ? WORDS | (r.how == ADD ? added : beside) : r.how <= DEC ? U32 : WORDS | (beside & LONGS);
     if (!(takes >> r.type & 1)) not_supported("a reduction of numbers of a type that PTX does not have it for", site);
 }
 

@@ -65,6 +65,40 @@ __global__ void __cluster_dims__(2) handed(const float* x, float* y, int fault) 
     meet();
 }
 
+// Round after round rank 1 stores into rank 0's memory, and adds to it; rank 0 says when it has read.
+__global__ void __cluster_dims__(2) later(const int* x, int* y, int n, int fault) {
+    __shared__ alignas(16) int tile[64], sum[64], total[64];
+    __shared__ uint64_t full, empty;
+    int t = threadIdx.x, rank = ptx::get_sreg_cluster_ctarank();
+    if (t == 0) ptx::mbarrier_init(&full, 1), ptx::mbarrier_init(&empty, 64);
+    tile[t] = x[t], sum[t] = total[t] = 0;
+    if (fault != 8 - rank) ptx::fence_proxy_async(ptx::space_shared);
+    meet();
+    auto at = [](int* p) { return ptx::mapa(ptx::space_cluster, p, 0); };
+    uint64_t *bar = ptx::mapa(ptx::space_cluster, &full, 0), *back = ptx::mapa(ptx::space_cluster, &empty, 1);
+    if (rank && fault == 9) ptx::st_async(at(tile + 1), {1, 2}, bar);
+    if (fault == 10) ptx::red_async(ptx::op_add, at(sum), 1, bar);              // to its own block
+    if (rank && fault == 11) ptx::st_async(at(tile), 1, &full);                 // another's mbarrier
+    if (rank && fault == 12) ptx::red_async(ptx::op_min, (float*)at(sum), 1, bar);
+    if (rank && fault == 13) ptx::st_async(y, 1, bar);
+    for (int i = 0; i < n; ++i) {
+        if (!rank && t == 0) expect(&full, fault == 2 ? 776 : fault == 6 ? 1024 : 768);
+        while (rank && i && fault != 3 && !over(&empty, i - 1 & 1)) {}
+        if (rank) {
+            ptx::st_async(at(tile + t), x[t] + i, bar);                         // stored
+            ptx::red_async(ptx::op_add, at(sum + t), x[t], bar);
+            if (fault == 6) ptx::red_async(ptx::op_add, at(sum + 63 - t), 0, bar);
+            if (t == 0) ptx::cp_reduce_async_bulk(ptx::space_cluster, ptx::space_shared, ptx::op_add, at(total), tile, 256, bar);
+            if (fault == 4) *at(tile + t) = i;                                  // an ordinary store
+        } else {
+            while (fault != 1 && !over(&full, i & 1)) {}
+            y[64 * i + t] = tile[t] + sum[t] - total[t] - i;                    // read
+            ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cluster, ptx::space_cluster, back);
+        }
+    }
+    meet();
+}
+
 // Rank 0 copies tile after tile to both; whoever has read it says so to rank 0.
 __global__ void __cluster_dims__(2) multicast(const float* x, float* y, int n, int fault) {
     __shared__ alignas(128) float tile[64];
@@ -119,8 +153,8 @@ __global__ void registers(unsigned* out) {
     for (int i = 0; i < 7; ++i) out[7 * (blockIdx.x + gridDim.x * blockIdx.y) + i] = r[i];
 }
 """
-SHAPES = {"exchanged": (4, 256), "handed": (2, 64), "multicast": (2, 256), "pushed": (2, 64)}
-RIGHT = [("exchanged", 0), ("exchanged", 5), ("handed", 0), ("handed", 3), ("multicast", 0), ("pushed", 0)]
+SHAPES = {"exchanged": (4, 256), "handed": (2, 64), "multicast": (2, 256), "pushed": (2, 64), "later": (2, 256)}
+RIGHT = [("later", 0), ("later", 6), ("exchanged", 0), ("exchanged", 5), ("handed", 0), ("handed", 3), ("multicast", 0), ("pushed", 0)]
 BEGUN, ENDED = "may not have begun", "may have ended by then"
 WRONG = [("exchanged", 1, "race", BEGUN, "v = other"), ("exchanged", 2, "race", "in two blocks", ""),
          ("exchanged", 3, "uninitialized", "tile[5]", "v = other"), ("exchanged", 4, "race", "in two blocks", ""),
@@ -136,16 +170,24 @@ WRONG = [("exchanged", 1, "race", BEGUN, "v = other"), ("exchanged", 2, "race", 
          ("multicast", 5, "uninitialized", "which no thread has written", "2 * tile"), ("multicast", 6, "race", "tile", ""),
          ("multicast", 7, "deadlock", "2 of its 128 arrivals missing", ""), ("multicast", 8, "race", ENDED, ""),
          ("pushed", 1, "race", "no fence.proxy.async", "// issued"), ("pushed", 2, "assertion", "than that of its mbarrier", "// issued"),
-         ("pushed", 4, "race", "got[0] of block 1", "// issued")]
+         ("pushed", 4, "race", "got[0] of block 1", "// issued"),
+         ("later", 1, "race", "st.async or red.async into it", "// read"), ("later", 2, "deadlock", "8 bytes still to come", ""),
+         ("later", 3, "race", "", "// stored"), ("later", 4, "race", "st.async or red.async into it", "// an ordinary"),
+         ("later", 7, "race", "no fence.proxy.async", "at(total)"), ("later", 8, "race", "total[0]", "at(total)"),
+         ("later", 9, "misaligned", "no multiple of its size", "{1, 2}"), ("later", 10, "assertion", "of the same block", "// to its own"),
+         ("later", 11, "assertion", "than that of its mbarrier", "// another's"), ("later", 12, "not supported", "PTX does not have", "(float*)"),
+         ("later", 13, "assertion", "the shared memory of a cluster", "st_async(y")]
 
 
 def launched(mod, name, fault):
     blocks, size = SHAPES[name]
-    x, y = ramp(size), np.zeros(2 * size, np.float32)
-    getattr(mod, name)[blocks, 64](x, y, *(4,) * (name == "multicast"), fault)
+    x, y = (made.astype(np.int32 if name == "later" else np.float32) for made in (ramp(size), np.zeros(2 * size)))
+    getattr(mod, name)[blocks, 64](x, y, *(4,) * (name in ("multicast", "later")), fault)
     if name == "exchanged":
         right = x.reshape(2, 2, 64)[:, ::-1, ::-1].ravel()
         right[::128] += 128
+    elif name == "later":
+        right = np.tile(x[:64], 4)
     else:
         right = np.tile(2 * x[::-1] if name == "handed" else 2 * x, 2 if name == "multicast" else 1)
     return y[:len(right)], right

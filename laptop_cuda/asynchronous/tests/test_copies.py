@@ -25,6 +25,10 @@ __device__ void store(float* to, const float* from, unsigned bytes) {
     ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, to, from, bytes);
     ptx::cp_async_bulk_commit_group();
 }
+__device__ void add(float* to, const float* from, unsigned bytes) {
+    ptx::cp_reduce_async_bulk(ptx::space_global, ptx::space_shared, ptx::op_add, to, from, bytes);
+    ptx::cp_async_bulk_commit_group();
+}
 
 // One thread fetches tiles into a ring of two, 64 others double them, and store them in bulk.
 __global__ void ring(const float* x, float* y, int n, int fault) {
@@ -75,21 +79,26 @@ __global__ void by_state(const float* x, float* y, int n, int fault) {
     __syncthreads();
     if (threadIdx.x == 0) ptx::mbarrier_init(&bar, 1);          // its memory again
 }
-// Threads fill a tile, one of them stores it in bulk, and it is filled again.
+// Threads fill a tile, one of them stores it in bulk, or adds it (from fault 10 on), and it is filled again.
 __global__ void handed_over(const float* x, float* y, int n, int fault) {
     __shared__ alignas(16) float tile[64];
     int t = threadIdx.x;
+    if (fault == 15 && blockIdx.x == 1) y[t] = 1;               // no atomic
+    if (fault == 16 && blockIdx.x == 1 && y[t] > 1e9f) return;  // nor this
     for (int i = 0; i < n; ++i) {
         if (fault == 1) ptx::fence_proxy_async();
         tile[t] = 2 * x[64 * i + t];
-        if (fault != 1 && fault != 2 && fault != 3) ptx::fence_proxy_async();
+        if (fault != 1 && fault != 2 && fault != 3 && fault != 12) ptx::fence_proxy_async();
         __syncthreads();
         if (t == 0) {
             if (fault == 3) ptx::fence_proxy_async();           // by the one who issues: right, too
-            store(y + 64 * i, tile, 256);
-            if (fault == 4 && y[64 * i] > 1e9f) y[0] = 0;       // before it is there
+            if (fault == 17) store(y + 64 * i, tile, 256);      // nor that
+            if (fault < 10) store(y + 64 * i, tile, 256);
+            else add(y + 64 * i, tile, 256);
+            if (fault % 10 == 4 && y[64 * i] > 1e9f) y[0] = 0;       // before it is there
         }
-        if (t == (fault == 5)) ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
+        if (fault == 11) atomicAdd(y + 64 * i + t, 0.f);
+        if (t == (fault == 5 || fault == 13)) ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
         __syncthreads();
     }
 }
@@ -125,6 +134,9 @@ __global__ void against_rules(const float* x, float* y, int rule) {
     if (rule == 8) ptx::mbarrier_init(bar + 2, 1);
     if (rule == 9) fetch(tile, x, 64, bar + 3);
     if (rule == 10) fetch(tile, x, 512, bar + 2);
+    if (rule == 11) add(y, tile, 40);
+    if (rule == 12) ptx::cp_reduce_async_bulk(ptx::space_global, ptx::space_shared, ptx::op_inc, (int*)y, (int*)tile, 32);
+    if (rule == 13) asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f16 [%0], [%1], 16;" :: "l"(y), "r"(in_shared(tile)));
 }
 """
 # kernel, its threads, and how many numbers it is given for n
@@ -144,6 +156,9 @@ WRONG = [("ring", 1, "race", "no __syncthreads() in between", "try_wait"),
          ("handed_over", 2, "race", "no fence.proxy.async", "cp_async_bulk("),
          ("handed_over", 4, "race", "no cp.async.bulk.wait_group", "y[64 * i]"),
          ("handed_over", 5, "race", "groups are per thread", "tile[t] ="),
+         ("handed_over", 12, "race", "no fence.proxy.async", "cp_reduce_async_bulk("), ("handed_over", 13, "race", "groups are per thread", "tile[t] ="),
+         ("handed_over", 14, "race", "no cp.async.bulk.wait_group", "y[64 * i]"), ("handed_over", 15, "race", "updated atomically by one", "// no atomic"),
+         ("handed_over", 16, "race", "updated atomically by one", "// nor this"), ("handed_over", 17, "race", "copy into it is under way", "cp_reduce_async"),
          ("filled", 1, "race", "writes tile[0] by a bulk copy", "memcpy_async_tx"),
          ("filled", 2, "race", "while a bulk copy into it is under way", "2 * tile[")]
 # with the threads in reverse some read before the copy is issued; at once landed, some find another phase
@@ -153,19 +168,19 @@ OTHERWISE = {("reverse", "ring", 1): "misused barrier", ("reverse", "ring", 4): 
 RULES = {1: "count that is not 1 to", 2: "no multiple of 8", 3: "no mbarrier.init has made one",
          4: "a srcMem that is no multiple of 16", 5: "a size that is no multiple of 16",
          6: "to that of the same block", 7: "more than 1,048,575 bytes", 8: "already",
-         9: "no mbarrier.init has made one", 10: "x has 64 float32"}
+         9: "no mbarrier.init has made one", 10: "x has 64 float32", 11: "a size that is no multiple of 16", 12: "PTX does not have", 13: "add.f16"}
 
 
 def launched(mod, name, fault):
     threads, n, size = RIGHT[name]
     x, y = ramp(size), np.zeros(size, np.float32)
-    getattr(mod, name)[1, threads](x, y, n, fault)
+    getattr(mod, name)[1 + (fault > 9), threads](x, y, n, fault)
     if name == "by_state":
         x = x.reshape(-1, 32)[:, ::-1].ravel()
-    return x * (np.arange(size) < n if name == "filled" else 1), y
+    return x * (np.arange(size) < n if name == "filled" else 1 + (fault > 9)), y
 
 
-@pytest.mark.parametrize("name, fault", [*((name, 0) for name in RIGHT), ("handed_over", 3)])
+@pytest.mark.parametrize("name, fault", [*((name, 0) for name in RIGHT), *(("handed_over", fault) for fault in (3, 10, 11))])
 def test_right_kernels_are_clean_in_every_order(mod, name, fault):
     for how in EVERY_ORDER:
         with how():

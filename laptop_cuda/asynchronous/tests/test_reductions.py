@@ -1,10 +1,12 @@
-"""cp.reduce.async.bulk, its tensor form, red.async and st.async: each operation against NumPy, and kernels with one wait,
-fence, byte or order taken away."""
+"""cp.reduce.async.bulk, red.async and st.async: each operation and type against NumPy, vectors, counts. What goes wrong
+with them is in test_copies.py and test_clusters.py."""
 import numpy as np
 import pytest
+import test_clusters
+import test_copies
 
 import laptop_cuda as cuda
-from engine_kit import EVERY_ORDER, compiled, counted, ramp
+from engine_kit import EVERY_ORDER, compiled
 
 OPERATIONS = {"add": np.add, "min": np.minimum, "max": np.maximum, "inc": lambda old, v: np.where(old >= v, 0, old + 1),
               "dec": lambda old, v: np.where((old == 0) | (old > v), v, old - 1), "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
@@ -28,6 +30,26 @@ __device__ unsigned in_shared(const void* p) { return __cvta_generic_to_shared(p
 __device__ void meet() { ptx::barrier_cluster_arrive(), ptx::barrier_cluster_wait(); }
 __device__ void expect(uint64_t* bar, int bytes) { ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, bar, bytes); }
 __device__ bool over(uint64_t* bar, int parity) { return ptx::mbarrier_try_wait_parity(ptx::sem_acquire, ptx::scope_cluster, bar, parity); }
+__global__ void __cluster_dims__(2) vectors(const unsigned* x, unsigned* y) {
+    __shared__ alignas(16) unsigned tile[16];
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) ptx::mbarrier_init(&bar, 1), expect(&bar, 64);
+    meet();
+    unsigned *to = ptx::mapa(ptx::space_cluster, tile, 0), rank = ptx::get_sreg_cluster_ctarank();
+    uint64_t* end = ptx::mapa(ptx::space_cluster, &bar, 0);
+    if (rank && threadIdx.x == 0) {
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
+                     :: "r"(in_shared(to)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(in_shared(end)) : "memory");
+        asm volatile("st.async.mbarrier::complete_tx::bytes.v2.u64 [%0], {%1, %2}, [%3];"
+                     :: "l"(to + 4), "l"((uint64_t)x[5] << 32 | x[4]), "l"((uint64_t)x[7] << 32 | x[6]), "l"(end) : "memory");
+        asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, 0f00000009}, [%2];"
+                     :: "r"(in_shared(to + 8)), "f"(__uint_as_float(x[8])), "r"(in_shared(end)) : "memory");
+        ptx::st_async(to + 10, {x[10], x[11]}, end), ptx::st_async(to + 12, {x[12], x[13], x[14], x[15]}, end);
+    }
+    while (!rank && !over(&bar, 0)) {}
+    if (!rank) y[threadIdx.x] = tile[threadIdx.x];
+    meet();
+}
 __device__ void finish() { ptx::cp_async_bulk_commit_group(), ptx::cp_async_bulk_wait_group(ptx::n32_t<0>()); }
 """
 
@@ -110,192 +132,20 @@ def test_each_operation_and_type(op, t):
             assert (y == right).all(), how
 
 
-SOURCE = HEAD + r"""
-// Each block adds its tile to y, twice.
-__global__ void summed(const float* x, float* y, int fault) {
-    __shared__ alignas(16) float tile[64];
-    int t = threadIdx.x;
-    for (int i = 0; i < 2; ++i) {
-        if (fault == 4 && blockIdx.x == 1) y[t] = 1;                            // no atomic
-        if (fault == 5 && blockIdx.x == 1 && y[t] > 1e9f) y[t] = 1;             // nor this
-        tile[t] = x[t];
-        if (fault != 1) ptx::fence_proxy_async(ptx::space_shared);
-        __syncthreads();
-        if (t == 0) {
-            ptx::cp_reduce_async_bulk(ptx::space_global, ptx::space_shared, ptx::op_add, y, tile, 256);     // issued
-            if (fault == 2 && y[9] > 1e9f) y[0] = 0;                            // before it is there
-            ptx::cp_async_bulk_commit_group();
-            if (fault != 3) ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());
-        }
-        __syncthreads();
-        if (fault == 6) atomicAdd(y + t, 0.f);
-        if (fault == 7 && t == 0) ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, y, tile, 256);     // over it
-    }
-    if (t == 0) ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
-}
-// Round after round rank 1 stores into rank 0's memory, and adds to it; rank 0 says when it has read.
-__global__ void __cluster_dims__(2) handed(const int* x, int* y, int n, int fault) {
-    __shared__ alignas(16) int tile[64], sum[64], total[64];
-    __shared__ uint64_t full, empty;
-    int t = threadIdx.x, rank = ptx::get_sreg_cluster_ctarank();
-    if (t == 0) ptx::mbarrier_init(&full, 1), ptx::mbarrier_init(&empty, 64);
-    sum[t] = total[t] = 0;
-    if (rank) tile[t] = x[t];
-    if (fault != 8 - rank) ptx::fence_proxy_async(ptx::space_shared);
-    meet();
-    auto at = [](int* p) { return ptx::mapa(ptx::space_cluster, p, 0); };
-    uint64_t *bar = ptx::mapa(ptx::space_cluster, &full, 0), *back = ptx::mapa(ptx::space_cluster, &empty, 1);
-    for (int i = 0; i < n; ++i) {
-        if (!rank && t == 0) expect(&full, fault == 2 ? 776 : fault == 6 ? 1024 : 768);
-        while (rank && i && fault != 3 && !over(&empty, i - 1 & 1)) {}
-        if (rank) {
-            ptx::st_async(at(tile + t), x[t] + i, bar);                         // stored
-            if (fault == 5) ptx::st_async(at(tile + t), i, bar);                // and again
-            ptx::red_async(ptx::op_add, at(sum + t), x[t], bar);
-            if (fault == 6) ptx::red_async(ptx::op_add, at(sum + 63 - t), 0, bar);
-            if (t == 0) ptx::cp_reduce_async_bulk(ptx::space_cluster, ptx::space_shared, ptx::op_add, at(total), tile, 256, bar);
-            if (fault == 4) *at(tile + t) = i;                                  // an ordinary store
-        } else {
-            while (fault != 1 && !over(&full, i & 1)) {}
-            y[64 * i + t] = tile[t] + sum[t] - total[t];                        // read
-            ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cluster, ptx::space_cluster, back);
-        }
-    }
-    meet();
-}
-__global__ void __cluster_dims__(2) vectors(const unsigned* x, unsigned* y) {
-    __shared__ alignas(16) unsigned tile[16];
-    __shared__ uint64_t bar;
-    if (threadIdx.x == 0) ptx::mbarrier_init(&bar, 1), expect(&bar, 64);
-    meet();
-    unsigned *to = ptx::mapa(ptx::space_cluster, tile, 0), rank = ptx::get_sreg_cluster_ctarank();
-    uint64_t* end = ptx::mapa(ptx::space_cluster, &bar, 0);
-    if (rank && threadIdx.x == 0) {
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
-                     :: "r"(in_shared(to)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(in_shared(end)) : "memory");
-        asm volatile("st.async.mbarrier::complete_tx::bytes.v2.u64 [%0], {%1, %2}, [%3];"
-                     :: "l"(to + 4), "l"((uint64_t)x[5] << 32 | x[4]), "l"((uint64_t)x[7] << 32 | x[6]), "l"(end) : "memory");
-        ptx::st_async(to + 8, {x[8], x[9]}, end), ptx::st_async(to + 10, {x[10], x[11]}, end);
-        asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];"
-                     :: "r"(in_shared(to + 12)), "f"(__uint_as_float(x[12])), "f"(__uint_as_float(x[13])), "r"(in_shared(end)) : "memory");
-        ptx::st_async((uint64_t*)(to + 14), (uint64_t)x[15] << 32 | x[14], end);
-    }
-    while (!rank && !over(&bar, 0)) {}
-    if (!rank) y[threadIdx.x] = tile[threadIdx.x];
-    meet();
-}
-// Two blocks add to, or keep the largest of, two boxes of a tensor that overlap.
-__global__ void boxes(const __grid_constant__ CUtensorMap to, const unsigned* x, int largest) {
-    __shared__ alignas(128) unsigned tile[128];
-    for (int i = threadIdx.x; i < 128; i += 32) tile[i] = x[i];
-    ptx::fence_proxy_async(), __syncwarp();
-    if (threadIdx.x) return;
-    int at[] = {8 * (int)blockIdx.x, (int)blockIdx.x};
-    if (!largest) ptx::cp_reduce_async_bulk_tensor(ptx::space_global, ptx::space_shared, ptx::op_add, &to, at, tile);
-    else asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.max.tile.bulk_group [%0, {%1, %2}], [%3];"       // max
-                      :: "l"(&to), "r"(at[0]), "r"(at[1]), "r"(in_shared(tile)) : "memory");
-    finish();
-}
-__global__ void against_rules(int* x, int rule) {
-    __shared__ alignas(16) int tile[64];
-    __shared__ uint64_t bar;
-    ptx::mbarrier_init(&bar, 1), meet();
-    int* to = ptx::mapa(ptx::space_cluster, tile, 1);
-    uint64_t* end = ptx::mapa(ptx::space_cluster, &bar, 1);
-    if (ptx::get_sreg_cluster_ctarank()) return meet();
-    if (rule == 1) ptx::st_async(to + 1, {1, 2}, end);
-    if (rule == 2) ptx::red_async(ptx::op_add, tile, 1, &bar);
-    if (rule == 3) ptx::st_async(to, 1, &bar);
-    if (rule == 4) ptx::cp_reduce_async_bulk(ptx::space_global, ptx::space_shared, ptx::op_add, x, tile, 24);
-    if (rule == 5) ptx::cp_reduce_async_bulk(ptx::space_global, ptx::space_shared, ptx::op_inc, x, tile, 32);
-    if (rule == 6) ptx::red_async(ptx::op_min, (float*)to, 1, end);
-    if (rule == 7) ptx::st_async(x, 1, end);
-    if (rule == 8) asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f16 [%0], [%1], 16;" :: "l"(x), "r"(in_shared(tile)));
-    meet();
-}
-__global__ void alone(int* x) {
-    __shared__ uint64_t bar;
-    ptx::mbarrier_init(&bar, 1), ptx::st_async(x, 1, &bar);
-}
-"""
-RIGHT = [("summed", 0), ("summed", 6), ("handed", 0), ("handed", 6)]
-UNDER_WAY = "under way: what is there is not known"
-WRONG = [("summed", 1, "race", "no fence.proxy.async", "// issued"), ("summed", 2, "race", UNDER_WAY, "// before"),
-         ("summed", 3, "race", "while a bulk copy may still read it", "tile[t] ="), ("summed", 4, "race", "y[0]", "// no atomic"),
-         ("summed", 5, "race", "y[0]", "// nor this"), ("summed", 7, "race", "", "// over it"),
-         ("handed", 1, "race", "st.async or red.async into it", "// read"), ("handed", 2, "deadlock", "8 bytes still to come", ""),
-         ("handed", 3, "race", "", "// stored"), ("handed", 4, "race", "st.async or red.async into it", "// an ordinary"),
-         ("handed", 5, "race", "st.async or red.async into it", "// and again"), ("handed", 7, "race", "no fence.proxy.async", "at(total)"),
-         ("handed", 8, "race", "total[0]", "at(total)")]
-RULES = {1: "no multiple of its size", 2: "of the same block", 3: "than that of its mbarrier", 4: "a size that is no multiple of 16",
-         5: "PTX does not have", 6: "PTX does not have", 7: "the shared memory of a cluster", 8: "add.f16"}
-
-
-def launched(name, fault):
-    x = ramp(64).astype(np.int32 if name == "handed" else np.float32)
-    y = np.zeros(64 * 3, x.dtype)
-    getattr(compiled(SOURCE), name)[2, 64](x, y, *(3,) * (name == "handed"), fault)
-    return y.reshape(3, 64), np.array([x + i for i in range(3)] if name == "handed" else [4 * x, 0 * x, 0 * x])
-
-
-@pytest.mark.parametrize("name, fault", RIGHT)
-def test_right_kernels_are_clean_in_every_order(name, fault):
-    for how in EVERY_ORDER:
-        with how():
-            y, right = launched(name, fault)
-        assert (y == right).all(), how
-
-
-@pytest.mark.parametrize("name, fault, kind, words, text", WRONG)
-def test_wrong_ones_are_errors_with_their_line_and_in_other_orders_too(name, fault, kind, words, text):
-    for order in ("late", *("reverse", "early") * ((name, fault) != ("handed", 5))):      # the last one stays
-        with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(order=order):
-            launched(name, fault)
-        if order == "late":
-            assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
-            assert text in SOURCE.splitlines()[caught.value.line - 1], str(caught.value)
-
-
-def test_vectors_of_numbers():
+def test_vectors_are_stored():
     for how in EVERY_ORDER:
         y = np.zeros(16, np.uint32)
         with how():
-            compiled(SOURCE).vectors[2, 16](np.arange(16, dtype=np.uint32), y)
+            module().vectors[2, 16](np.arange(16, dtype=np.uint32), y)
         assert (y == np.arange(16)).all()
 
 
-@pytest.mark.parametrize("type_, largest", [(np.float32, 0), (np.int32, 0), (np.int32, 1)])
-def test_boxes_of_a_tensor(type_, largest):
-    for how in EVERY_ORDER:
-        a, x = np.full((5, 20), 70, type_), ramp(128).astype(type_)
-        right = a.copy()
-        for i in range(2):
-            into = right[i:i + 8, 8 * i:8 * i + 16]
-            into[:] = (np.maximum if largest else np.add)(into, x.reshape(8, 16)[:into.shape[0], :into.shape[1]])
-        with how():
-            compiled(SOURCE).boxes[2, 32](cuda.tensor_map(a, (8, 16)), x.view(np.uint32), largest)
-        assert (a == right).all()
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_what_the_manual_rules_out(rule):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        compiled(SOURCE).against_rules[2, 1, 0, 2](np.zeros(64, np.int32), rule)
-    assert RULES[rule] in str(caught.value) and f"rule == {rule}" in SOURCE.splitlines()[caught.value.line - 1]
-
-
-def test_more_that_it_rules_out():
-    with pytest.raises(cuda.KernelError, match="of a cluster"):
-        compiled(SOURCE).alone[1, 1](np.zeros(4, np.int32))
-    with pytest.raises(cuda.KernelError, match="PTX does not have") as caught:
-        compiled(SOURCE).boxes[1, 32](cuda.tensor_map(np.zeros((8, 16), np.float32), (8, 16)), np.zeros(128, np.uint32), 1)
-    assert "max.tile" in SOURCE.splitlines()[caught.value.line - 1]
-
-
 def test_they_are_counted_as_copies_out():
-    mod, numbers = compiled(SOURCE), np.zeros(64, np.int32)
-    out = counted(mod.summed, 2, 64, ramp(64), np.zeros(64, np.float32), 0).copies_out
-    assert (out.requests, out.bytes, out.sectors, out.unique_sectors) == (4, 1024, 32, 8)
-    launch = counted(mod.handed, 2, 64, numbers, numbers.copy(), 1, 0)       # 64 stores, 64 sums, and a tile
-    assert (launch.copies_out.requests, launch.copies_out.bytes, launch.copies_out.sectors) == (129, 768, 0)
-    assert launch.copies_in.requests == 0
+    """In global memory with their sectors; each store of a lane by itself."""
+    with cuda.profile() as report:
+        test_copies.launched(compiled(test_copies.SOURCE), "handed_over", 10)
+        test_clusters.launched(compiled(test_clusters.SOURCE), "later", 0)
+    first, second = (launch.copies_out for launch in report.launches)
+    assert (first.requests, first.bytes, first.sectors, first.unique_sectors) == (6, 1536, 48, 24)
+    assert (second.requests, second.bytes, second.sectors) == (4 * 129, 4 * 768, 0)
+    assert report.launches[1].copies_in.requests == 0

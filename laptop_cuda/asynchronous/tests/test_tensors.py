@@ -39,7 +39,10 @@ __global__ void moved(const __grid_constant__ CUtensorMap from, const __grid_con
     __syncthreads();
     if (threadIdx.x) return;
     int at[] = {max(x, 0), max(y, 0)};
-    ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &to, at, tile);
+    if (fault == 6) ptx::cp_reduce_async_bulk_tensor(ptx::space_global, ptx::space_shared, ptx::op_add, &to, at, tile);
+    else if (fault == 7) asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.max.tile.bulk_group [%0, {%1, %2}], [%3];"
+                                      :: "l"(&to), "r"(at[0]), "r"(at[1]), "r"((unsigned)__cvta_generic_to_shared(tile)) : "memory");
+    else ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &to, at, tile);
     ptx::cp_async_bulk_commit_group();
     ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
 }
@@ -89,11 +92,11 @@ def tile_of(a, box, at, steps=None, beyond=0):
     return np.where(np.logical_and.reduce(inside), found, beyond)
 
 
-def moved(mod, swizzle, x=0, y=0, fault=0):
+def moved(mod, swizzle, x=0, y=0, fault=0, type_=np.float32):
     width = swizzle // 4 or 32
     a, b = ramp(20 * 44).reshape(20, 44)[:, :40], np.full((20, 44), -1, np.float32)
     seen = np.zeros(512, np.float32)
-    maps = [cuda.tensor_map(array, (16, width), swizzle=swizzle) for array in (a, b[:, :40])]
+    maps = [cuda.tensor_map(array, (16, width), swizzle=swizzle) for array in (a, b[:, :40].view(type_))]
     mod.moved[1, 64](*maps, seen, x, y, 64 * width, fault)
     return a, b, seen[: 16 * width].reshape(16, width)
 
@@ -112,6 +115,16 @@ def test_a_tile_comes_swizzled_and_goes_back(mod, swizzle):
             into = kept[max(y, 0):, max(x, 0):40][:16, :seen.shape[1]]
             into[:] = tile[:into.shape[0], :into.shape[1]] + 1
             assert (b == kept).all(), how
+
+
+@pytest.mark.parametrize("fault, type_, right", [(6, np.float32, lambda a: a), (7, np.int32, lambda a: a + 1)])
+def test_a_tile_is_added_to_a_tensor_or_its_largest_kept(mod, fault, type_, right):
+    for how in EVERY_ORDER:
+        with how():
+            a, b, _ = moved(mod, 128, 20, 9, fault, type_)      # of floats from 0 on the bits have their order
+        kept = np.full_like(b, -1)
+        kept[9:, 20:40] = right(a[9:, 20:40])
+        assert (b == kept).all(), how
 
 
 def test_copies_are_counted_row_by_row_up_to_the_edge(mod):
@@ -157,7 +170,7 @@ def test_one_to_five_dimensions(mod, shape, box, steps, fill):
     (1, "race", "while a bulk copy into it is under way", "seen[i]"),
     (2, "race", "no fence.proxy.async", "ptx::cp_async_bulk_tensor("),
     (3, "deadlock", "does not end", ""), (4, "bad descriptor", "in shared or local memory", "fault == 4"),
-    (5, "misaligned", "an innermost coordinate that is no multiple of 16 bytes", "cde::cp_async_bulk_tensor_2d")])
+    (7, "not supported", "PTX does not have it for", "else if"), (5, "misaligned", "an innermost coordinate that is no multiple of 16 bytes", "cde::cp_async_bulk_tensor_2d")])
 def test_a_forgotten_wait_fence_or_byte_is_an_error_with_its_line(mod, fault, kind, words, text):
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
         moved(mod, 128, x=fault == 5, fault=fault)
