@@ -42,6 +42,8 @@ PRODUCTS = {
     "not one product": ("has threads of one warpgroup that issue different products in its place.", TOGETHER),
     "not one descriptor": ("gives wgmma.mma_async another descriptor in one thread of the warpgroup than in the others.",
                            TOGETHER),
+    "not one setmaxnreg": ("sets another number of registers in one thread of a warpgroup than in the others.", ""),
+    "setmaxnreg by a part": ("sets registers in a part of a warpgroup.", "All its four warps execute the same setmaxnreg."),
     "no whole warpgroup": ("issues a product in threads that are no whole warpgroup: 128 of them, from a multiple of 128 on.",
                            "")}
 
@@ -56,6 +58,10 @@ def told(teller) -> tuple[str, str] | None:
         return (f"in {teller.result.kernel}, no thread can go on: {teller.detail[8:]} threads have arrived at their cluster's "
                 "barrier, and others that have not ended do not come.",
                 "Every thread of every block of the cluster arrives, or has ended; usual cause: cluster.sync() inside an `if`.")
+    if teller.kind == "deadlock" and teller.detail.startswith("registers "):
+        return (f"in {teller.result.kernel}, no thread can go on: setmaxnreg.inc waits for more registers than the {teller.detail[10:]} "
+                "that the block has free, and nobody gives any back.",
+                "Usual cause: a setmaxnreg.dec that is missing, or to too many. A thread begins with 65,536 by __launch_bounds__, in steps of 8.")
     if teller.kind == "misused barrier":
         what, cause = MISUSES[teller.reason]
         return f"{teller.result.kernel} {what.format(barrier=teller._element())}", cause

@@ -10,7 +10,7 @@ from .operands import BYTES, FLOATS, TYPES, P, Unknown, get, put, whole
 
 NOTHING = re.compile(
     r"prefetchu?\..*|griddepcontrol\..*|nanosleep\.u32|pragma|discard\..*|applypriority\..*|brkpt"
-    r"|createpolicy\..*|setmaxnreg\..*")
+    r"|createpolicy\..*")
 EXACT = {"rn", "approx", "full", "ftz", "lo"}        # modifiers that need nothing here; ftz is for all alike
 BINARY = {"add", "sub", "mul", "div", "rem", "min", "max"}
 BITS = {"and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}"}

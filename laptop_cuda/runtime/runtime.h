@@ -388,6 +388,7 @@ void park(State);                // the current thread waits; returns when it ru
 void give_way();                 // the others it woke go first
 void await_phase(const void* barrier, const void* site);     // until somebody ends it
 void wake(Thread*);
+void wake_all_at(Block&, const void* awaited);   // who wait for this phase
 void leave_meeting(Thread*);
 void complete_meetings(Warp&);   // after a lane has ended: perhaps nobody waits for anyone else now
 void release_converged(Warp&);   // nobody in the warp can run: see converged_lanes

@@ -104,11 +104,7 @@ static void perhaps_over(Cluster& c) {
     if (!c.arrived || c.arrived < alive) return;
     if (run->sanitizing) gather(c);
     ++c.phases, c.arrived = 0, run->slices = 0;
-    for (Block* b : c.blocks) {
-        for (Thread& t : b->threads) {
-            if (t.state == State::PHASE && t.awaited == &c) wake(&t);
-        }
-    }
+    for (Block* b : c.blocks) wake_all_at(*b, &c);
 }
 
 void thread_left(const Thread& t) {       // and counts as arrived

@@ -14,6 +14,11 @@ void await_phase(const void* barrier, const void* site) {
     park(State::PHASE);
 }
 
+void wake_all_at(Block& b, const void* awaited) {
+    for (Thread& t : b.threads)
+        if (t.state == State::PHASE && t.awaited == awaited) wake(&t);
+}
+
 // All who were expected have arrived. What they did before is ordered before what anyone of the block does from now on:
 // for the threads that the barrier does not concern this is more than CUDA grants, so a race with them may be missed.
 static void phase_over(const void* barrier) {
@@ -24,9 +29,7 @@ static void phase_over(const void* barrier) {
         end_interval(b);
         start_interval(b);
     }
-    for (Thread& t : b.threads) {
-        if (t.state == State::PHASE && t.awaited == barrier) wake(&t);
-    }
+    wake_all_at(b, barrier);
 }
 
 void partial_barrier(uint32_t key, unsigned threads, const void* site, bool waits) {

@@ -55,11 +55,13 @@ void product(const Form&, uint32_t* const* sums, Factor a, Factor b, bool adds, 
 void product_fence();
 void product_commit();
 void product_wait(uint32_t groups_left, const void* site);
+void set_registers(uint32_t to, bool more, const void* site);
 
 namespace ptx {
 LAPTOP_FN void multiply(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool adds) {
     product(form, sums, a, b, adds, LAPTOP_SITE);
 }
+LAPTOP_FN void registers(uint32_t to, bool more) { set_registers(to, more, LAPTOP_SITE); }
 LAPTOP_FN void wait_for_products(uint32_t groups_left) { product_wait(groups_left, LAPTOP_SITE); }
 LAPTOP_FN void barrier_init(void* b, uint32_t count) {
     if (!is_shared(b)) trap("mbarrier.init outside of shared memory", LAPTOP_SITE);

@@ -131,9 +131,7 @@ static void perhaps_over(Block& block, uintptr_t p, Barrier& b) {
     of(block).polls = 0, run->slices = 0;
     no_longer_in_flight(block, (const void*)p, false);
     if (run->sanitizing && block.watched && !can_follow()) end_interval(block), start_interval(block);
-    for (Thread& t : block.threads) {
-        if (t.state == State::PHASE && t.awaited == (const void*)p) wake(&t);
-    }
+    wake_all_at(block, (const void*)p);
 }
 
 static void to_come(Barrier& b, int64_t bytes, const void* p, const void* site) {
@@ -561,6 +559,7 @@ static bool deliver(Block& b, bool at_its_end) {
         if (t.owed.kind) fail(t.owed);
     size_t before = a.copies.size();
     if (at_its_end) {
+        check_registers(b);
         land_if(b, [](const Block&, const Copy&) { return true; });
         return false;
     }
@@ -590,7 +589,7 @@ static std::string awaited(const std::vector<Block*>& blocks) {
             told = &found->second, at = found->first;
         }
     }
-    if (!told) return "";
+    if (!told) return registers_awaited(*blocks[0]);
     laptop_error e = {};
     e.memory = -1;
     if (run->traced) locate(e, *blocks[0], at, 8);

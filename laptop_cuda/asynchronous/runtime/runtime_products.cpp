@@ -36,11 +36,18 @@ struct Product {
     const void *name, *site;
 };
 struct Issuing {                 // a thread of the group
-    uint32_t issued = 0, waited = 0, group = 0, fences = 0;
+    uint32_t issued = 0, waited = 0, group = 0, fences = 0, settings = 0;
     std::vector<Tile> tiles;
+};
+struct Setting {                 // of registers, by setmaxnreg
+    uint32_t to, more, came;
+    const void* site;
+    bool of_warp[4];
 };
 struct Warpgroup {
     std::deque<Product> products;
+    std::deque<Setting> settings;
+    int64_t registers[5] = {};       // of a thread in each warp, beyond those of the launch; of the block's first: all that are free
     uint32_t gone = 0;           // from the front
     Issuing threads[GROUP];
 };
@@ -253,9 +260,7 @@ void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool a
     // One row of a factor is 32 bytes. A card reads each once for the warpgroup.
     count_product(2ull * ROWS * form.n * (32 / bytes_of(form.a)), site, 32ull * (form.n + (a.registers ? 0 : ROWS)));
     if (!p.late && (!place || g.products[place - 1].made)) make(g, p);
-    for (Thread& other : here().threads) {
-        if (other.state == State::PHASE && other.awaited == &g) wake(&other);
-    }
+    wake_all_at(here(), &g);
 }
 
 void product_fence() {
@@ -305,6 +310,42 @@ static void touched_own(uintptr_t address, int action, const void* pc) {
         bool is_sum = t.products && std::find(t.at.begin(), t.at.end(), (uint32_t*)address) != t.at.end();
         if (is_sum) misused("race", action ? "sums written" : "sums read", pc, t.site);
     }
+}
+
+// What a thread was launched with: PTX asks for __launch_bounds__ or the like, without which nothing need happen.
+static int64_t launched_with() { return std::min(65536u / run->launch->max_threads / 8 * 8, 256u); }
+
+void set_registers(uint32_t to, bool more, const void* site) {
+    if (!current) return;
+    if (to % 8 || to < 24 || to > 256) trap("setmaxnreg to a count that is not 24 to 256 in steps of 8,", site);
+    if (run->launch->max_threads <= 0) return;
+    Warpgroup& g = mine();
+    int64_t &held = g.registers[current->index % GROUP / 32], &free = (*warpgroups_of(here()))[0].registers[4];
+    uint32_t n = g.threads[current->index % GROUP].settings++;
+    if (n == g.settings.size()) g.settings.push_back({to, more, 0, site, {}});
+    Setting& s = g.settings[n];
+    if (s.to != to || s.more != more) misused("barrier divergence", "not one setmaxnreg", site, s.site);
+    ++s.came;
+    bool& done = s.of_warp[current->index % GROUP / 32];
+    int64_t needs = to - launched_with() - held;
+    if (!done && (more ? needs < 0 : needs > 0)) trap("setmaxnreg.inc to fewer registers than there are, or .dec to more,", site);
+    for (; !done && 32 * needs > free; await_phase(&free, site)) {}
+    if (done) return;
+    done = true, held += needs, free -= 32 * needs;
+    wake_all_at(here(), &free);
+}
+
+void check_registers(Block& b) {
+    for (size_t i = 0; warpgroups_of(b) && i < warpgroups_of(b)->size(); ++i)
+        for (const Setting& s : (*warpgroups_of(b))[i].settings)
+            if (s.came != GROUP) fail(error_of("barrier divergence", "setmaxnreg by a part", &b.threads[i * GROUP], code_offset(s.site)));
+}
+
+std::string registers_awaited(const Block& b) {
+    auto& all = warpgroups_of(const_cast<Block&>(b));
+    for (const Thread& t : b.threads)
+        if (all && t.state == State::PHASE && t.awaited == &(*all)[0].registers[4]) return "registers " + std::to_string((*all)[0].registers[4]);
+    return "";
 }
 
 static const bool looks = (seams.touched_own = touched_own, true);

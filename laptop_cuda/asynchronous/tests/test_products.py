@@ -234,3 +234,35 @@ def test_a_product_in_every_layout_and_type(number):
         right = right.clip(-2**31, 2**31 - 1) if more.get("satfinite") else (right + 2**31) % 2**32 - 2**31
     right = right[t // 32 * 16 + t % 32 // 4 + 8 * (i // 2 % 2), i // 4 * 8 + t % 4 * 2 + i % 2]
     assert np.allclose(found, right, *((2**-10, 2**-7) if d == "f16" else (1e-7, 0)))
+
+
+REGISTERS = r"""
+#include <cuda/ptx>
+template <int TO> __device__ void take() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(TO)); }
+template <int TO> __device__ void give() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(TO)); }
+__global__ void __launch_bounds__(384, 1) shifted(int* out, int fault) {
+    int group = threadIdx.x / 128, part = fault == 3 && threadIdx.x >= 352;
+    if (group == 2 && fault == 1) give<32>();
+    else if (group == 2 && fault == 2) cuda::ptx::setmaxnreg_dec(cuda::ptx::n32_t<176>());        // more than 168
+    else if (group == 2 && !part) give<24>();                                                   // 3 * 168 = 24 + 2 * 240
+    else if (group < 2 && fault != 3 && fault != 4) take<240>();
+    else if (group < 2 && fault == 4) cuda::ptx::setmaxnreg_inc(cuda::ptx::n32_t<160>());                      // fewer
+    if (fault == 5) take<257>();
+    if (fault == 6 && group == 0) threadIdx.x < 32 ? give<232>() : give<224>();                 // not alike
+    out[threadIdx.x] = 1;
+}
+"""
+
+
+@pytest.mark.parametrize("fault, kind, words, text", [
+    (1, "deadlock", "setmaxnreg.inc waits for more registers than", "setmaxnreg.inc"), (2, "assertion", ".dec to more", "// more"),
+    (3, "barrier divergence", "in a part of a warpgroup", "setmaxnreg.dec"), (4, "assertion", "to fewer", "// fewer"),
+    (5, "assertion", "24 to 256", "setmaxnreg.inc"), (6, "barrier divergence", "another number of registers", "setmaxnreg.dec")])
+def test_registers_change_hands_by_whole_warpgroups(fault, kind, words, text):
+    for how in EVERY_ORDER:
+        with how():
+            compiled(REGISTERS).shifted[1, 384](np.zeros(384, np.int32), 0)
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        compiled(REGISTERS).shifted[1, 384](np.zeros(384, np.int32), fault)
+    assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
+    assert text in REGISTERS.splitlines()[caught.value.line - 1], str(caught.value)
