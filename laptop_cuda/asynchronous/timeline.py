@@ -5,7 +5,8 @@
 
 A step is no time. What a warp does is one step after what it did before; a wait ends one step after the last
 arrival or landing that it waited for; a copy lands one step after its issue, a late one when all else waits."""
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from html import escape
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ COLUMNS = ("step", "warp", "what", "barrier", "phase", "bytes", "lanes", "by", "
 LOOKS = dict(zip(WHAT, ("accent", None, "2", None, None, "0", "4", "5")))
 TIMELINE = 8                         # LAPTOP_TIMELINE
 LEFT, WIDE, HIGH, FOR_EVER = 96, 590, 24, 1 << 30
+EACH = 60                            # steps of a picture
 
 
 def timeline(result, error=None, block=0, order: str = "") -> "Timeline":
@@ -44,6 +46,12 @@ class Timeline:
                      for pc, row in self._stepped(recorded.moments, result.machine.warp_size)]
         self.last = max((row["step"] for row in self.rows), default=0)
         self.stages = self._stages()
+        free, self._lane = [], {}
+        for stage, (begin, *ends) in self.stages.items():        # each in the first free lane
+            self._lane[stage] = next((n for n, until in enumerate(free) if until <= begin), len(free))
+            free[self._lane[stage]:self._lane[stage] + 1] = [max(ends)]
+        warps = sorted({row["warp"] for row in self.rows} - {ENGINE})
+        self._y = {who: 20 + HIGH * n for n, who in enumerate([ENGINE, *range(1 - len(free), 0), *warps])}
 
     def _name(self, barrier: int, memory: int, offset: int) -> str:
         if memory < 0:
@@ -140,14 +148,31 @@ class Timeline:
         return (f"{self.kernel}, {self.last} steps. Waits: {'; '.join(said) or 'none'}. Stages under way or in use at "
                 f"once: at most {self.depth}.")
 
-    def svg(self, first: int = 0, steps: int = 60) -> str:
+    def beside(self, steps: list[dict], block: int) -> dict | None:
+        """For the player of a replay, if anything here is asynchronous: the pictures, and for each row, found again by warp
+        and line, the step of the replay, its own, that in which it ends, where its lane is, and words."""
+        if not {"copy issued", "product issued"} & {row["what"] for row in self.rows}:
+            return None
+        places, at, found = defaultdict(list), Counter(), []
+        until = {id(begins): ends["step"] if ends is not begins else self.last for begins, ends in self._waits()}
+        for n, step in enumerate(steps):
+            if step["block"] == block:
+                places[step["warp"], step["file"], step["line"]].append(n)
+        for row in self.rows:
+            warp, step, what = row["warp"], row["step"], row["what"]
+            mine, last = places[warp, row["file"], row["line"]], until.get(id(row), step)
+            if what != "wait ends" and (n := bisect_left(mine, at[warp])) < len(mine):
+                at[warp] = mine[n]
+                said = f"step {step}: {what}" if last == step else f"steps {step} to {last}: waits"
+                of = f", {row['barrier']}, phase {row['phase']}" if row["barrier"] else ""
+                found.append((mine[n], step, last, self._y[warp], said + of))
+        whole = max(self.last + 1 - EACH, 0)             # the last picture has as many steps as the others
+        pages = [self.svg(min(first, whole), EACH, alone=False) for first in range(0, self.last + 1, EACH)]
+        return {"pages": pages, "at": sorted(found), "last": self.last, "each": EACH, "left": LEFT, "wide": WIDE, "high": HIGH}
+
+    def svg(self, first: int = 0, steps: int = EACH, alone: bool = True) -> str:
         """Some of its steps: a lane for each stage that is under way or in use, and for each warp."""
-        last, free, lane = min(first + steps, self.last + 1), [], {}
-        for stage, (begin, *ends) in self.stages.items():        # each in the first free lane
-            lane[stage] = next((n for n, until in enumerate(free) if until <= begin), len(free))
-            free[lane[stage]:lane[stage] + 1] = [max(ends)]
-        warps = sorted({row["warp"] for row in self.rows} - {ENGINE})
-        y = {who: 20 + HIGH * n for n, who in enumerate([ENGINE, *range(1 - len(free), 0), *warps])}
+        last, lane, y = min(first + steps, self.last + 1), self._lane, self._y
         canvas, unit = Canvas(700, 56 + HIGH * len(y)), WIDE / max(last - first, 1)
 
         def x(step):
@@ -156,7 +181,7 @@ class Timeline:
         def bar(top, begin, end, fill, about):
             if x(begin) < x(end):
                 canvas.rect(x(begin), top + 3, x(end) - x(begin), HIGH - 6, fill=fill, about=about)
-        for who in (ENGINE, *warps):
+        for who in (who for who in y if who == ENGINE or who >= 0):
             canvas.text(LEFT - 6, y[who] + 16, who if who == ENGINE else f"warp {who}", anchor="end", size=11)
         for stage, (begin, landed, end) in self.stages.items():
             name, top = "{} {}".format(*stage), 20 + HIGH * lane[stage]
@@ -176,7 +201,7 @@ class Timeline:
                 bar(y[row["warp"]], row["step"], row["step"] + 0.8, fill, about)
         canvas.text(8, canvas.height - 10, f"steps {first} to {last - 1}. Yellow: copies issued, and under way, then "
                     "in use; green: arrives; blue: products; grey: waits; red: for ever", size=10.5, fill="faint")
-        return canvas.svg(self.words(), alone=True)
+        return canvas.svg(self.words(), alone=alone)
 
     def __str__(self) -> str:
         rows = [tuple("" if row[c] is None else row[c] for c in COLUMNS) for row in self.rows[:200]]

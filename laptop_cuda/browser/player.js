@@ -129,6 +129,33 @@ function drawSource(trace, number, list) {
   if (item) list.scrollTop = item.offsetTop - list.offsetTop - list.clientHeight / 2;
 }
 
+// The first step of a page of the timeline, and how wide a step is.
+function pageOf({each, last, wide}, step) {
+  return [Math.max(Math.min(step - step % each, last + 1 - each), 0), wide / Math.min(each, last + 1)];
+}
+
+// The timeline of the step's block where its warp is: a page of steps, its last row marked, and the same in words.
+function drawTimeline(trace, number) {
+  const now = trace.steps[number], lanes = trace.timelines[now.block];
+  if (!lanes) return ["", ""];
+  const [, step, last, top, said] = lanes.at.findLast(([n]) => n <= number && trace.steps[n].warp === now.warp)
+    ?? [0, 0, 0, -99, "nothing yet"];
+  const [first, unit] = pageOf(lanes, step), page = lanes.pages[Math.floor(step / lanes.each)];
+  const x = lanes.left + unit * (step - first), wide = Math.min(unit * (last + 1 - step), lanes.left + lanes.wide - x);
+  const bottom = Math.max(...lanes.at.map(row => row[3])) + lanes.high;
+  const mark = `<path d="M${x + unit / 2} 16V${bottom}" class="lc-s-focus" stroke-dasharray="2 3"/><rect x="${x}" y="${top}" ` +
+    `width="${wide}" height="${lanes.high}" fill="none" class="lc-s-focus" stroke-width="2.5"/>`;
+  return [page.replace("</svg>", `${mark}</svg>`), `Timeline: warp ${now.warp}, ${said}.`];
+}
+
+// Where a pointer meets a lane: the step of the row there, or of the one before it.
+function pointedAt(trace, number, svg, {clientX, clientY}) {
+  const lanes = trace.timelines[trace.steps[number].block], label = svg.textContent.match(/steps (\d+) to/);
+  const at = new DOMPoint(clientX, clientY).matrixTransform(svg.getScreenCTM().inverse());
+  const step = Number(label[1]) + (at.x - lanes.left) / pageOf(lanes, 0)[1];
+  return lanes.at.findLast(([, when, , top]) => when <= step && top <= at.y && at.y < top + lanes.high)?.[0] ?? number;
+}
+
 // What a lane loaded and stored last, newest first.
 function laneInWords(trace, number, lane) {
   const now = trace.steps[number], said = [];
@@ -156,10 +183,10 @@ const HELP = "Keys: arrows step, space plays, a next access, c next conflict, b 
 function play(root, data) {
   const trace = unpack(data), last = Math.max(trace.steps.length - 1, 0);
   const leave = prepare(root, `${trace.kernel}, replayed`);
-  const [time, warps] = [1, 2].map(() => element("div"));
+  const [time, warps, lanes] = [1, 2, 3].map(() => element("div"));
   const arrays = trace.arrays.map(() => element("div", {class: "lc-array"}));
   const words = element("p", {class: "lc-words", "aria-live": "polite"});
-  const [history, registers] = [1, 2].map(() => element("p", {class: "lc-words"}));
+  const [history, registers, reached] = [1, 2, 3].map(() => element("p", {class: "lc-words"}));
   const source = element("ol", {class: "lc-source", tabindex: 0});
   const values = trace.steps.map((_, n) => n + 1);
   const place = slider({name: "step", label: "step", values}, n => show(n - 1));
@@ -176,6 +203,7 @@ function play(root, data) {
     for (const n of changed) arrays[n].innerHTML = drawArray(trace, number, n, before[n]);
     drawn = number;
     drawSource(trace, number, source);
+    [lanes.innerHTML, reached.textContent] = drawTimeline(trace, number);
     words.textContent = said + wordsOf(trace, number);
     history.textContent = laneInWords(trace, number, lane);
     registers.textContent = `Its variables: ${variablesInWords(trace, number, lane)}`;
@@ -195,6 +223,10 @@ function play(root, data) {
     event.preventDefault();
     event.stopPropagation();
   });
+  lanes.addEventListener("click", event => {
+    const svg = event.target.closest("svg");
+    if (svg) show(pointedAt(trace, number, svg, event));
+  });
   root.addEventListener("click", event => {
     const mark = event.target.closest?.("[data-lane],[data-set]");
     if (mark?.dataset.lane) { lane = Number(mark.dataset.lane); show(number); }
@@ -205,8 +237,8 @@ function play(root, data) {
   const buttons = Object.entries(BUTTONS).map(([name, text]) =>
     element("button", {type: "button", title: `key: ${key(name)}`, onclick: moves[name]}, text));
   const controls = element("div", {class: "lc-controls"}, ...buttons, runs, place.node);
-  root.replaceChildren(title(trace), ...racing(trace, show), time, controls, words, source, warps,
-    ...arrays, history, registers, element("p", {class: "lc-caption"}, help));
+  root.replaceChildren(title(trace), ...racing(trace, show), time, controls, words, source, lanes,
+    reached, warps, ...arrays, history, registers, element("p", {class: "lc-caption"}, help));
   root.tabIndex = 0;
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   show(number);

@@ -22,7 +22,7 @@ def play(replay) -> None:
     """Displays the player of a replay: the widget for a person at the kernel, the still for every page."""
     trace = Trace(replay)
     front.show(trace.picture(trace.first),
-               lambda: front.widget_class("PlayerWidget", *SCRIPTS)(data=trace.with_registers(replay)),
+               lambda: front.widget_class("PlayerWidget", *SCRIPTS)(data=trace.with_more(replay)),
                {"player": True})
 
 
@@ -31,7 +31,7 @@ class Trace:
 
     def __init__(self, replay):
         self.data = data = packed(replay.to_dict())
-        data["registers"] = {"names": None, "rows": []}         # until `with_registers`
+        data |= {"registers": {"names": None, "rows": []}, "timelines": {}}     # until `with_more`
         self.steps = [dict(zip(data["steps"]["columns"], row)) for row in data["steps"]["rows"]]
         self.machine = Machine(**data["machine"])        # banks and sectors need not be those of a GPU
         self.first = data["first"] = self._interesting()
@@ -88,11 +88,11 @@ class Trace:
         return (f"{asked} bytes in {counted(s['sectors'], 'sector', 'sectors')}, "
                 f"{self.machine.sector_bytes * s['sectors']} bytes moved")
 
-    def with_registers(self, replay) -> dict:
-        """The data with the variables of the lanes, which take a second run."""
+    def with_more(self, replay) -> dict:
+        """The data with the variables of the lanes, and timelines: each takes another run."""
         found = replay.registers
         rows = [[*row[:-1], [f"{value:.6g}" for value in row[-1]]] for row in found["rows"]]
-        self.data["registers"] = {"names": found["names"], "rows": rows}
+        self.data |= {"registers": {"names": found["names"], "rows": rows}, "timelines": replay.timelines}
         return self.data
 
     def variables(self, number: int, lane: int) -> str:

@@ -46,7 +46,7 @@ has the scalar ones of a source in one file by name, from a second run (`replay/
 import functools
 import math
 
-from .. import launch
+from .. import launch, packs
 from .recording import Recording, record
 from .registers import registers
 from .rows import Rows
@@ -86,6 +86,18 @@ class Replay:
     def registers(self) -> dict:
         """What local variables hold, from which step on; see `laptop_cuda.replay.registers`."""
         return registers(self._result, self.blocks, self.steps, len(self._rows.recorded.events))
+
+    @functools.cached_property
+    def timelines(self) -> dict:
+        """{block: its timeline's lanes, beside these steps}, of blocks that copy or multiply asynchronously."""
+        if not any("async" in text for text in self.source["files"].values()):
+            return {}
+        try:
+            timeline = packs.part("asynchronous.timeline").timeline
+        except packs.NoPack:
+            return {}
+        found = {b: timeline(self._result, self.error, b).beside(self.steps, b) for b in self.blocks[:BLOCKS]}
+        return {b: lanes for b, lanes in found.items() if lanes}
 
     @property
     def totals(self) -> dict[str, int]:

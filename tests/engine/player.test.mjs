@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import {readFileSync} from "node:fs";
 import {test} from "node:test";
-import {bankParts, betweenInWords, changedBetween, drawArray, drawWarps, jump, laneInWords, sectorsOf, timeLine, touching, unpack, variablesInWords, warpsAt,
+import {bankParts, betweenInWords, changedBetween, drawArray, drawTimeline, drawWarps, jump, laneInWords, sectorsOf, timeLine, touching, unpack, variablesInWords, warpsAt,
   wordsOf} from "./front.mjs";
 
 const TRACES = JSON.parse(readFileSync("traces.json", "utf8")).map(({data, ...said}) => ({trace: unpack(data), ...said}));
@@ -87,6 +87,17 @@ test("a race: two rows marked, what lies between said", () => {
   assert.match(betweenInWords(trace), /^Between the two accesses: \d+ steps? and 0 barriers\. No order between two warps/);
   assert.equal(drawWarps(trace, trace.first, 0).match(/the error speaks of it/g).length, 2);
   assert.equal(betweenInWords(named("every")), "");
+});
+
+test("a timeline's mark is where the warp was last, on its page", () => {
+  const steps = [0, 1, 0].map(warp => ({block: 0, warp}));
+  const lanes = {pages: ["<svg>a</svg>", "<svg>b</svg>"], at: [[0, 3, 3, 68, "step 3"], [2, 61, 64, 68, "steps 61 to 64"]], last: 65,
+                 each: 60, left: 96, wide: 600, high: 24};
+  const [first, second, last] = [0, 1, 2].map(n => drawTimeline({steps, timelines: {0: lanes}}, n));
+  assert.match(first[0], /^<svg>a<path.*<rect x="126" y="68" width="10"/);
+  assert.deepEqual([second[1], last[1]], ["Timeline: warp 1, nothing yet.", "Timeline: warp 0, steps 61 to 64."]);
+  assert.match(last[0], /^<svg>b.*<rect x="646" y="68" width="40"/);
+  assert.deepEqual(drawTimeline({steps, timelines: {}}, 0), ["", ""]);
 });
 
 test("pictures hold what they say", () => {

@@ -135,7 +135,7 @@ def test_variables_of_a_lane_have_their_names():
     replay = launch_of("odd_ones").replay(blocks="all")
     trace = Trace(replay)
     assert trace.variables(0, 3) == "The names of its variables are not known here."
-    trace.with_registers(replay)
+    trace.with_more(replay)
     last = {(s["block"], s["warp"]): n for n, s in enumerate(trace.steps) if s["kind"] == "store"}
     x = ramp(4, 77)
     for (block, warp), n in last.items():
@@ -159,7 +159,7 @@ __global__ void walk(const int* x, int* out, int n) {
     launch = counted(module.walk, 1, 32, np.arange(9, dtype=np.int32) + 2, out := np.zeros(32, np.int32), 9)
     replay = launch.replay()
     trace = Trace(replay)
-    trace.with_registers(replay)
+    trace.with_more(replay)
     end = next(n for n, s in enumerate(trace.steps) if s["kind"] == "store")
     assert f"found = {out[4]}, t = 4, i = 9, j = 2" in trace.variables(end, 4)
     assert replay.registers["names"] == ["w of twice", "found", "t", "i", "j"]
@@ -179,12 +179,12 @@ def test_the_browser_says_what_python_says(needs, tmp_path):
     traces += [Trace(launch_of(name, machine=MACHINES[1]).replay(blocks="all")) for name in LAUNCHES]
     traces += [Trace(launch_of(name, machine=Machine(warp_size=size)).replay())
                for name, size in (("transpose", 16), ("every", 8))]
-    traces[2].with_registers(launch_of("odd_ones").replay(blocks="all"))
+    traces[2].with_more(launch_of("odd_ones").replay(blocks="all"))
     (tmp_path / "traces.json").write_text(
         json.dumps([{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))],
                      "variables": [t.variables(n, n % t.machine.warp_size) for n in range(len(t.steps))]}
                     for t in traces]))
-    names = "unpack, wordsOf, jump, changedBetween, sectorsOf, touching, warpsAt, betweenInWords, bankParts, timeLine, drawArray, drawWarps, laneInWords, variablesInWords"
+    names = "unpack, wordsOf, jump, changedBetween, sectorsOf, touching, warpsAt, betweenInWords, bankParts, timeLine, drawArray, drawWarps, drawTimeline, laneInWords, variablesInWords"
     (tmp_path / "front.mjs").write_text(front.module(*SCRIPTS) + f"\nexport {{{names}}};\n")
     test = Path(__file__).with_name("player.test.mjs")
     (tmp_path / test.name).write_text(test.read_text())

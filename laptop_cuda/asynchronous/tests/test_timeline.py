@@ -55,6 +55,19 @@ def test_one_buffer_is_one_stage():
         timeline(ring, order="soon")
 
 
+def test_the_player_marks_what_a_warp_did_last_on_its_lane():
+    with cuda.profile() as report:
+        ring()
+    replay, lines = report.launches[0].replay(), test_copies.SOURCE.splitlines()
+    lanes, of = replay.timelines[0], defaultdict(list)
+    for n, step, last, top, said in lanes["at"]:
+        text = lines[replay.steps[n]["line"] - 1]
+        assert ("cp_async_bulk(" in text) == ("copy issued" in said) and ("try_wait" in text) == ("waits, full" in said or "waits, empty" in said)
+        of[top].append((n, step, last))
+    assert len(of) == 3 and all(sorted(rows, key=lambda row: row[1]) == rows for rows in of.values())
+    assert len(lanes["pages"]) == lanes["last"] // lanes["each"] + 1 and "aria-label" in lanes["pages"][0]
+
+
 def test_a_deadlock_has_a_timeline_that_ends_in_waits():
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
         ring(3)
@@ -66,4 +79,4 @@ def test_a_deadlock_has_a_timeline_that_ends_in_waits():
 def test_a_kernel_without_any_of_this_has_an_empty_one():
     mod = compiled("__global__ void plain(float* x) { x[threadIdx.x] = 1; }")
     _, made = timeline(lambda: mod.plain[2, 32](np.zeros(32, np.float32)), block=1)
-    assert made.rows == [] and made.depth == 0 and made.waits == {} and "<svg" in made.svg()
+    assert _.replay().timelines == {} and made.rows == [] and made.depth == 0 and made.waits == {} and "<svg" in made.svg()
