@@ -121,7 +121,7 @@ def test_a_tile_comes_swizzled_and_goes_back(mod, swizzle):
 def test_a_tile_is_added_to_a_tensor_or_its_largest_kept(mod, fault, type_, right):
     for how in EVERY_ORDER:
         with how():
-            a, b, _ = moved(mod, 128, 20, 9, fault, type_)      # of floats from 0 on the bits have their order
+            a, b, _ = moved(mod, 128, 20, 9, fault, type_)      # floats from 0 on order as their bits do
         kept = np.full_like(b, -1)
         kept[9:, 20:40] = right(a[9:, 20:40])
         assert (b == kept).all(), how
