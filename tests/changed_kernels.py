@@ -1,16 +1,15 @@
 """Small changes of a kernel file, all built as one library: each is a branch that a number turns on."""
 import re
 import shutil
-from difflib import SequenceMatcher
+from os.path import commonprefix
 from pathlib import Path
 
 from course_lib import cuda
 
 TOKEN = re.compile(r'//[^\n]*|\s+|("[^"]*"|\w[\w.]*|->|::|&&|\|\||\+\+|--|[-+*/%&|^<>=!]=|.)')
-PAIRS = {"(": ")", "[": "]", "{": "}"}
-ASSIGNS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="}
-BEFORE = {*PAIRS, ",", ";", "}", "return", "else", *ASSIGNS}     # what an expression begins after
-CONTROL = ("if", "for", "while", "switch")
+OPEN, CLOSE = "([{", ")]}"
+BEFORE = {*OPEN, *",;}?:", "return", "=", "+=", "-=", "*="}                  # what an expression begins after
+AFTER = {*CLOSE, *",;?:"}
 # Without hooks: a check of the number is no access of the kernel's.
 SWITCH = ("__device__ int chosen;\n__attribute__((no_sanitize(\"thread\"))) static __device__ bool"
           " changed(int n) { return n == chosen; }\n#line 1\n")
@@ -20,123 +19,82 @@ def changed_kernels(folder: Path, word: str, changes: list[tuple[str, str]], *be
     """kernels/<word>.cu with all changes, each a piece of text and what it becomes, in that file or in those
     beside it. `module.globals["chosen"] = 1` turns on the first; 0 is the kernel as it is.
 
-    Blanks inside a piece match any blanks; those before it are its indentation."""
+    Blanks inside a piece match any blanks; those before it are its indentation. A piece ends where an operand does
+    that stays one in parentheses."""
     kernels = folder / "kernels"
     shutil.copytree(cuda.KERNELS, kernels)
     found = set()
     for path in (kernels / f"{word}.cu", *(kernels / name for name in beside)):
-        file = _File(path.read_text())
-        found |= {n for n, change in enumerate(changes, 1) if file.add(n, *change)}
-        path.write_text((SWITCH if path.suffix == ".cu" else "") + file.switched())
+        text, places = path.read_text(), {}             # (start, end, whether statements): {number: new text}
+        for number, (before, after) in enumerate(changes, 1):
+            indent = before[:len(before) - len(before.lstrip())]
+            piece = (f"(?m)^{indent}" if indent else "") + r"\s+".join(map(re.escape, before.split()))
+            for match in re.finditer(piece, text):
+                start, end, statements, new = core(match[0], after)
+                places.setdefault((match.start() + start, match.start() + end, statements), {})[number] = new
+                found.add(number)
+        path.write_text((SWITCH if path.suffix == ".cu" else "") + switched(text, places))
     missing = [change for n, change in enumerate(changes, 1) if n not in found]
     assert not missing, missing
     return cuda.load(kernels / f"{word}.cu")
 
 
-class _File:
-    def __init__(self, text: str):
-        self.text, self.hunks = text, []                # (number, first token, last token + 1, new text)
-        self.found = [m for m in TOKEN.finditer(text) if m[1]]
-        self.tokens = [m[1] for m in self.found]
-        self.partner, opened = {}, []
-        for i, token in enumerate(self.tokens):
-            if token in PAIRS:
-                opened.append(i)
-            elif token in PAIRS.values():
-                self.partner[i] = opened.pop()
-                self.partner[self.partner[i]] = i
+def core(before: str, after: str) -> tuple[int, int, bool, str]:
+    """The part of a piece that becomes a branch: statements that come or go, else the argument or condition around
+    what differs, else all of it. Its place, whether it is statements, and what it becomes."""
+    was, now = ([m.span(1) for m in TOKEN.finditer(text) if m[1]] for text in (before, after))
+    old, new = [before[a:b] for a, b in was], [after[a:b] for a, b in now]
+    for ends_first in (True, False):
+        a, b = common(old, new, ends_first)
+        parts = old[a:len(old) - b], new[a:len(new) - b]
+        if statements := all(not part or part[-1] in ";}" and whole(part) for part in parts):
+            break
+    else:
+        a -= reach(old[:a][::-1], BEFORE, CLOSE, OPEN)
+        b -= reach(old[len(old) - b:], AFTER, OPEN, CLOSE)
+        parts = old[a:len(old) - b], new[a:len(new) - b]
+        if not all(part and part[0] != "if" and whole(part) and reach(part, {","}, OPEN, CLOSE) == len(part)
+                   for part in parts):
+            a, b, statements = 0, 0, old[-1] in ";}"
+    place, becomes = was[a:len(was) - b], now[a:len(now) - b]
+    text = re.sub(r"//[^\n]*|\n", " ", after[becomes[0][0]:becomes[-1][1]]) if becomes else ""
+    start = place[0][0] if place else was[a - 1][1] if a else 0
+    return start, place[-1][1] if place else start, statements, text
 
-    def add(self, number: int, before: str, after: str) -> bool:
-        indent = before[:len(before) - len(before.lstrip())]
-        piece = (f"(?m)^{indent}" if indent else "") + r"\s+".join(map(re.escape, before.split()))
-        places = [*re.finditer(piece, self.text)]
-        for place in places:
-            within = [i for i, m in enumerate(self.found)
-                      if m.end() > place.start() and m.start() < place.end()]
-            first = within[0]                            # the piece may begin and end inside a name
-            after_all = (self.text[self.start(first):place.start()] + after
-                         + self.text[place.end():self.start(within[-1], end=True)])
-            new = [m for m in TOKEN.finditer(after_all) if m[1]]
-            old, now = ([m[1] for m in ms] for ms in ((self.found[i] for i in within), new))
-            for kind, a, b, c, d in SequenceMatcher(None, old, now, autojunk=False).get_opcodes():
-                if kind != "equal":
-                    text = after_all[new[c].start():new[d - 1].end()] if d > c else ""
-                    self.hunks.append((number, first + a, first + b, text))
-        return bool(places)
 
-    def switched(self) -> str:
-        """Each place with the text of every change there, in a condition or a branch."""
-        places = sorted({self.whole(i, j) for _, i, j, _ in self.hunks}, key=lambda p: (p[0], -p[1]))
-        merged = []
-        for i, j, statement in places:
-            if merged and i < merged[-1][1]:
-                merged[-1] = self.whole(merged[-1][0], max(j, merged[-1][1]))
-            else:
-                merged.append((i, j, statement))
-        text = self.text
-        for i, j, statement in reversed(merged):
-            text = text[:self.start(i)] + self.branches(i, j, statement) + text[self.start(j - 1, end=True):]
-        return text
+def common(old: list[str], new: list[str], ends_first: bool) -> tuple[int, int]:
+    """How many words are the same at the beginning and at the end."""
+    if ends_first:
+        return common(old[::-1], new[::-1], False)[::-1]
+    begin = len(commonprefix([old, new]))
+    return begin, len(commonprefix([old[begin:][::-1], new[begin:][::-1]]))
 
-    def start(self, i: int, end: bool = False) -> int:
-        return self.found[i].end() if end else self.found[i].start()
 
-    def branches(self, i: int, j: int, statement: bool) -> str:
-        within = [h for h in self.hunks if i <= h[1] and h[2] <= j]
-        texts = {n: self.with_hunks(i, j, [h for h in within if h[0] == n]) for n, *_ in within}
-        own = self.with_hunks(i, j, [])
-        if statement:
-            tests = (f"if (changed({n})) {{ {new} }} else " for n, new in texts.items())
-            return "".join(tests) + f"{{ {own} }}"
-        return "(" + "".join(f"changed({n}) ? ({new}) : " for n, new in texts.items()) + f"({own}))"
+def whole(words: list[str]) -> bool:
+    depths = [sum((w in OPEN) - (w in CLOSE) for w in words[:n + 1]) for n in range(len(words))]
+    return min(depths) >= 0 == depths[-1]
 
-    def with_hunks(self, i: int, j: int, hunks: list) -> str:
-        at, parts = self.start(i), []
-        for _, a, b, new in hunks:
-            first = self.start(a) if b > a or a < j else self.start(a - 1, end=True)
-            parts += [self.text[at:first], new, " "]
-            at = self.start(b - 1, end=True) if b > a else first
-        return re.sub(r"//[^\n]*", "", "".join(parts) + self.text[at:self.start(j - 1, end=True)])
 
-    def whole(self, i: int, j: int) -> tuple[int, int, bool]:
-        """The smallest expression or statement around the tokens [i, j), and whether it is a statement."""
-        t = self.tokens
-        if i == j:                                       # an insertion belongs to an operand beside it
-            i, j = (i, j + 1) if t[i - 1] in BEFORE else (i - 1, j)
-        while outside := [other for n in range(i, j) if not i <= (other := self.partner.get(n, n)) < j]:
-            i, j = min(i, *outside), max(j, 1 + max(outside))
-        statement = t[i] in (*CONTROL, "continue", "break", "return") or ";" in self.top(i, j)
-        first = (";", "{", "}") if statement else BEFORE
-        while t[i - 1] not in first and not self.heads(i - 1):
-            i = self.partner.get(i - 1, i - 1)
-            if not statement and t[i] == ">" and t[i + 1] in ("(", "::"):
-                while t[i] != "<":
-                    i -= 1
-        if statement:
-            while t[j - 1] not in (";", "}"):
-                j = self.partner.get(j, j) + 1
-            return i, j, True
-        while t[j] not in (",", ";", *PAIRS.values()):
-            j = self.partner.get(j, j) + 1
-        if self.opener(i) != "{" and "," in self.top(i, j):                # arguments: the call
-            return self.whole(i - 1, j + 1)
-        deleted = [h for h in self.hunks if h[1:3] == (i, j) and not h[3].strip()]
-        return (i, j + 1, True) if deleted and t[j] == ";" else (i, j, False)
+def reach(words: list[str], stops: set[str], opens: str, closes: str) -> int:
+    """How many of these words go on with an expression."""
+    depth = 0
+    for n, word in enumerate(words):
+        if not depth and word in stops:
+            return n
+        depth += (word in opens) - (word in closes)
+    return len(words)
 
-    def top(self, i: int, j: int) -> list[str]:
-        """The tokens that are in no bracket there."""
-        found = []
-        while i < j:
-            found.append(self.tokens[i])
-            i = self.partner[i] + 1 if self.tokens[i] in PAIRS else i + 1
-        return found
 
-    def opener(self, i: int) -> str:
-        """Of the bracket around a token."""
-        while self.tokens[i := i - 1] not in PAIRS:
-            i = self.partner.get(i, i)
-        return self.tokens[i]
-
-    def heads(self, i: int) -> bool:
-        """Whether this is the bracket that closes `if (...)` or the like."""
-        return self.tokens[i] == ")" and self.tokens[self.partner[i] - 1] in CONTROL
+def switched(text: str, places: dict[tuple[int, int, bool], dict[int, str]]) -> str:
+    """From the end on, and what is inside another first."""
+    longer = []                                          # (where, by how much)
+    for (start, end, statements), news in sorted(places.items(), key=lambda item: (-item[0][0], item[0][1])):
+        end += sum(more for at, more in longer if at < end)
+        own = text[start:end]
+        if statements:
+            made = "".join(f"if (changed({n})) {{ {new} }} else " for n, new in news.items()) + f"{{ {own} }}"
+        else:
+            made = "(" + "".join(f"changed({n}) ? ({new}) : " for n, new in news.items()) + f"({own}))"
+        text = text[:start] + made + text[end:]
+        longer.append((start, len(made) - len(own)))
+    return text
