@@ -46,7 +46,24 @@ __global__ void reverse(const float* x, float* y) {
     s[threadIdx.x] = x[threadIdx.x];                            // writes
     y[threadIdx.x] = s[63 - threadIdx.x];                       // reads
 }
+__device__ int calls;
+__global__ void histogram(const int* x, int* bins, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&bins[x[i]], 1);                       // counts
+    if (i == 0) calls = calls + 1;
+}
+__global__ void lane_sum(const float4* x, float* y) {
+    float v = x[threadIdx.x].x;
+    for (int o = 16; o; o /= 2) v += __shfl_xor_sync(0xffffffff, v, o);      // shuffles
+    if (threadIdx.x == 0) y[0] = v;
+}
 """
+PLAYED_WITH = {         # grid, block and arguments
+    "transpose": lambda: (1, (32, 8), ramp(32, 32), np.zeros((32, 32), np.float32)),
+    "odd_ones": lambda: (2, 50, ramp(4, 77), np.zeros(77, np.float32), 77),
+    "histogram": lambda: (3, 31, np.arange(80, dtype=np.int32) % 5, np.zeros(5, np.int32), 80),
+    "lane_sum": lambda: (1, 32, ramp(32, 4), np.full(1, np.nan, np.float32)),
+}
 COMPILERS = ["g++", pytest.param("clang++", marks=pytest.mark.slow)]
 
 
