@@ -4,30 +4,12 @@ from pathlib import Path
 
 from course_lib.field_guide.base import Recipe
 from course_lib.field_guide.rotary import Rotary, read_rotary
+from course_lib.files import ROOT
 
-# What older configurations, and those with an encoder and a decoder, call the sizes.
-OTHER_NAMES = {
-    "num_hidden_layers": ("decoder_layers", "num_decoder_layers", "n_layer", "n_layers", "num_layers"),
-    "num_attention_heads": ("decoder_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads",
-                            "num_decoder_attention_heads"),
-    "hidden_size": ("d_model", "n_embd", "n_embed", "dim", "emb_dim"),
-    "num_key_value_heads": ("num_kv_heads", "n_head_kv", "kv_n_heads", "multi_query_group_num",
-                            "num_attention_groups"),
-    "head_dim": ("d_kv", "attention_head_dim", "attention_head_size", "kv_channels"),
-    "rope_theta": ("rotary_emb_base",), "partial_rotary_factor": ("rotary_pct", "rope_pct")}
-# Files that have a code for each layer in place of layer_types.
-KINDS = {"hybrid_layer_pattern": {0: "full_attention", 1: "sliding_attention"},
-         "attn_type_list": {0: "linear_attention", 1: "full_attention"},
-         "compress_ratios": {0: "sliding_attention", 4: "compressed_sparse_attention",
-                             128: "heavily_compressed_attention"},
-         "hybrid_override_pattern": {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}}
-# What published files of a family leave to the library's class.
-UNSAID = {"gemma2": {"sliding_window_pattern": 2},
-          "gemma3_text": {"sliding_window_pattern": 6, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
-          "kimi_linear": {"linear_conv_kernel_dim": 4},
-          "llama4_text": {"attn_temperature_tuning": True, "attn_scale": 0.1, "floor_scale": 8192},
-          "deepseek_v4": {"compress_rates": {"compressed_sparse_attention": 4,
-                                             "heavily_compressed_attention": 128}}}
+FILE = ROOT / "data" / "field_guide" / "names.json"
+# What older files, and those with an encoder and a decoder, call the sizes; their codes for kinds of layers;
+# what published files of a family leave to the library's class.
+OTHER_NAMES, KINDS, UNSAID = json.loads(FILE.read_text(encoding="utf-8")).values()
 
 
 class Reading:
@@ -58,7 +40,7 @@ class Reading:
     def name_kinds(self):
         """layer_types, where a file tells the kind of each layer in another way."""
         layers, linear = self.values.get("num_hidden_layers"), self.values.pop("linear_attn_config", None)
-        kinds = [[named.get(code, str(code)) for code in self.values[name]][:layers]
+        kinds = [[named.get(str(code), str(code)) for code in self.values[name]][:layers]
                  for name, named in KINDS.items() if self.values.get(name)]
         self.used.update((*KINDS, "attn_layer_indices"))
         if self.values.get("attn_layer_indices"):

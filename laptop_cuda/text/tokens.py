@@ -53,25 +53,21 @@ def scan(text: str, start: int = 0, end: int | None = None) -> list[Token]:
 
 def match_forward(tokens: list[Token], index: int) -> int:
     """The bracket that closes the one at `index`; the last token if none does."""
-    depth = 0
-    for i in range(index, len(tokens)):
-        if tokens[i].kind == "symbol":
-            depth += tokens[i].text in OPENING
-            depth -= tokens[i].text in CLOSING
-            if depth == 0:
-                return i
-    return len(tokens) - 1
+    return _matching(tokens, range(index, len(tokens)), OPENING, CLOSING, len(tokens) - 1)
 
 
 def match_backward(tokens: list[Token], index: int) -> int:
+    return _matching(tokens, range(index, -1, -1), CLOSING, OPENING, 0)
+
+
+def _matching(tokens: list[Token], places: range, enters, leaves, otherwise: int) -> int:
     depth = 0
-    for i in range(index, -1, -1):
+    for i in places:
         if tokens[i].kind == "symbol":
-            depth += tokens[i].text in CLOSING
-            depth -= tokens[i].text in OPENING
+            depth += (tokens[i].text in enters) - (tokens[i].text in leaves)
             if depth == 0:
                 return i
-    return 0
+    return otherwise
 
 
 def _angle(tokens: list[Token], index: int, step: int, own: str, other: str, enters, leaves, skip):
