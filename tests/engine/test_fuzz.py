@@ -80,23 +80,12 @@ def child(seed: int, kernels: int) -> None:
 
 def alone(source: str, kernel: str) -> str:
     """The source without the other kernels: one damaged line is one damaged kernel, built quickly."""
-    needed = {"cooperative_groups": "cg::"}
-    own = next(p for p in re.split(r"(?m)^(?=__global__ )", source)
-               if re.search(rf"\b{kernel}\(", p.split("{")[0]))
-    for header, word in needed.items():
-        if word not in own:
-            source = re.sub(rf"(?m)^#include <{header}.*\n", "", source)
-    if "cg::" not in own:
-        source = source.replace("namespace cg = cooperative_groups;\n", "")
-    pieces = re.split(r"(?m)^(?=template <[^\n]*>\n__global__ |(?<!>\n)__global__ )", source)
-    return "".join(p if not re.match(r"(?:template <[^\n]*>\n)?__global__ ", p)
-                   or re.search(rf"\b{kernel}\(", p.split("{")[0]) else tail(p) for p in pieces)
-
-
-def tail(piece: str) -> str:
-    """What follows a kernel before the next one: helpers, structs and defines."""
-    end = re.search(r"(?m)^}\n|^__global__ [^\n]*}\n", piece)
-    return piece[end.end():] if end else piece
+    from laptop_cuda.text.outline import outline
+    whole = outline(source)
+    for f in reversed(whole.functions):
+        if "__global__" in f.qualifiers and f.name != kernel:
+            source = source[:whole.tokens[f.first].start] + source[whole.tokens[f.body[1]].end:]
+    return source
 
 
 @pytest.mark.slow
