@@ -4,6 +4,7 @@
 # PIP_ARGS="..."      more for pip, such as an index
 # ARGS="..."          more for JupyterLab or pytest
 # JOBS=2              tests at a time
+# LIVE=1              a compiler in the book's pages, for kernels of a reader's own: 39 MB, from npm's registry
 PYTHON ?=
 PIP_ARGS ?=
 ARGS ?=
@@ -54,7 +55,7 @@ book-ready: ready
 	  $(PY) -m pip install --quiet --no-build-isolation -c requirements.txt -e '.[book]' $(PIP_ARGS)
 
 book: book-ready
-	@$(PY) -m course_lib book $(ARGS)
+	@$(PY) -m course_lib book $(if $(LIVE),--live) $(ARGS)
 
 # With ONLY_SLOW=1 the quick tests are taken as done, as after `make test`.
 test-all: $(if $(ONLY_SLOW),,test) slow

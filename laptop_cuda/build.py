@@ -26,7 +26,7 @@ from .toolchain.runtime_parts import runtime_parts
 from .toolchain.watching import saying
 
 __all__ = ["CompileError", "NoCompiler", "cache", "compiler", "gpu_library", "library", "prefer_cache",
-           "rewritten_header", "runtime_library", "user_cache"]
+           "runtime_library", "user_cache"]
 PACKAGE = Path(__file__).resolve().parent
 HEADERS, RUNTIME = PACKAGE / "include", PACKAGE / "runtime"
 Sources = dict[Path, list[str]]      # each with flags of its own
@@ -45,18 +45,6 @@ def engine_digest() -> str:
 def _digest_of(files: tuple) -> str:
     return digest(*same_headers().values(),
                   *(part for path, _, _ in files for part in (path.name, path.read_bytes())))
-
-
-def rewritten_header(name: str, text: str) -> Path:
-    """A rewritten copy of a file that the source includes; the same text is the same file."""
-    folder = cache() / f"header-{digest(text)}"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / name).exists():
-        made = folder / f"{name}.{secrets.token_hex(8)}.new"
-        made.write_text(text, encoding="utf-8")
-        made.replace(folder / name)
-    used(folder)
-    return folder / name
 
 
 def library(text: str, name: str, original: str, folder: Path | None, traced: bool,

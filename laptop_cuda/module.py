@@ -8,10 +8,10 @@ from . import gpu, launch, packs
 from .arguments import ArgumentError
 from .build import PRINTED
 from .kernel import Kernel
-from .launch.kernel_library import cpu_entry, kernel_library
+from .launch.kernel_library import kernel_library
 from .launch.library import Globals, Library, load_library
 from .only_kernels import as_judged
-from .sources import files_of, read, split_instance
+from .sources import cpu_entry, files_of, read, split_instance
 from .text import signature
 from .text.diagnostics import CompileError, undefined_names, unknown_names, unset_variables
 from .text.signature import KernelText

@@ -3,11 +3,12 @@ import codecs
 import re
 from pathlib import Path
 
-from . import build, packs
-from .rewrite import Loops, rewrite
+from . import packs
+from .rewrite import Loops, rewrite, table
 from .rewrite.launches import launches_in_device_code
 from .text.outline import Outline, outline
 from .text.tokens import split_text
+from .toolchain.cache import rewritten_header
 from .toolchain.precompiled import HEAD
 INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
@@ -78,12 +79,24 @@ def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...
             if path not in copies:
                 copies[path] = None                     # an include of itself, behind a guard, adds nothing
                 copy = f'#line 1 "{path.name}"\n{one(included, path.parent)}'
-                copies[path] = build.rewritten_header(path.name, copy)
+                copies[path] = rewritten_header(path.name, copy)
             return f'{match.group(1)}"{copies[path]}"' if copies[path] else ""
         text = rewrite(file, loops)
         return INCLUDE.sub(include, text)
 
     return one(files[0], folder)
+
+
+def written(files: list[Outline], name: str, wanted: list[tuple], start: Path | None,
+            include: tuple[Path, ...] = (), loops: Loops | None = None, entry=None) -> str:
+    """All that the compiler gets: the engine's headers, the rewritten text, entries of the `wanted` kernels."""
+    text = started(files, name) + rewritten(files, start, include, loops)
+    return text + table.table(files, wanted, entry or cpu_entry)
+
+
+def cpu_entry(number: int, address: str) -> str:
+    return (f"LAPTOP_EXPORT void laptop_entry_{number}(void** laptop_args) {{ laptop::call({address}, "
+            f"laptop_args); }}\n")
 
 
 def started(files: list[Outline], name: str) -> str:

@@ -7,8 +7,36 @@ from pathlib import Path
 from .. import gpu
 from ..arguments import arrays
 from ..arguments import ArgumentError, Parameter, parse_parameters, parse_type
-from ..rewrite.table import TableRow, read_table
 from ..text.signature import KernelText
+
+
+class Row(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_char_p), ("name", ctypes.c_char_p), ("entry", ctypes.c_void_p),
+                ("types", ctypes.c_void_p), ("whole", ctypes.c_longlong), ("real", ctypes.c_double),
+                ("address", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
+
+
+@dataclass(frozen=True)
+class TableRow:
+    kind: str
+    name: str
+    entry: int
+    types: str
+    whole: int
+    real: float
+    address: int
+    bytes: int
+
+
+def read_table(library: ctypes.CDLL) -> list[TableRow]:
+    library.laptop_table.restype = ctypes.POINTER(Row)
+    rows, position = [], library.laptop_table()
+    for row in position:
+        if row.kind is None:
+            return rows
+        types = ctypes.CFUNCTYPE(ctypes.c_char_p)(row.types)().decode() if row.types else ""
+        rows.append(TableRow(row.kind.decode(), row.name.decode(), row.entry, types, row.whole, row.real,
+                             row.address, row.bytes))
 
 
 @dataclass

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..build import engine_digest
 from ..packs import folders, include_flags
 from ..toolchain.cache import cache, digest, locked
-from ..toolchain.compilers import COMMON, identify
+from ..toolchain.compilers import COMMON, Compiler, identify
 from .hooked import CODE, hooked
 
 HERE = Path(__file__).parent / "wasm"
@@ -75,21 +75,29 @@ def _source(made: Path, number: int, source: Source) -> Path:
     """An object: the text with hooks first, then optimised."""
     text, between, end = (made / f"{number}.{ending}" for ending in ("cpp", "ll", "o"))
     text.write_text(source.text, encoding="utf-8")
-    hooks = ["-Xclang", "-fsanitize=thread"]
-    flags = [f for f in _zig().traced() if f not in ("-fsanitize=thread", "-fstack-clash-protection")]
-    common = [f for f in COMMON if f not in ("-fPIC", "-fvisibility=hidden")]
-    words = [*common, *flags, *hooks, *TARGET, *include_flags(), *source.flags]
+    words = [*traced_flags(_zig()), *TARGET, *include_flags(), *source.flags]
     _run(*words, "-S", "-emit-llvm", text, "-o", between, cwd=made)
     between.write_text(hooked(between.read_text(encoding="utf-8"), source.files, number), encoding="utf-8")
     _run("-target", "wasm32-wasi", "-O2", "-Wno-override-module", "-c", between, "-o", end, cwd=made)
     return end
 
 
+def traced_flags(tool: Compiler) -> list[str]:
+    """What a clang for WebAssembly is told of a source that is to have hooks."""
+    flags = [f for f in tool.traced() if f not in ("-fsanitize=thread", "-fstack-clash-protection")]
+    return [*(f for f in COMMON if f not in ("-fPIC", "-fvisibility=hidden")), *flags, "-Xclang", "-fsanitize=thread"]
+
+
+def runtime_parts() -> list[Path]:
+    """The runtime's sources, those for a page in place of what asks a system."""
+    return [p for p in sorted(folders("runtime")[0].glob("runtime_*.cpp"))
+            if p.stem.removeprefix("runtime_") not in OF_A_SYSTEM] + sorted(HERE.glob("*.cpp"))
+
+
 def _runtime() -> list[Path]:
     """The runtime's objects, made once."""
     made = cache() / f"page-runtime-{_runtime_key()}"
-    parts = [p for p in sorted(folders("runtime")[0].glob("runtime_*.cpp"))
-             if p.stem.removeprefix("runtime_") not in OF_A_SYSTEM] + sorted(HERE.glob("*.cpp"))
+    parts = runtime_parts()
     objects = [made / f"{p.stem}.o" for p in parts]
     includes = [f"-I{folder}" for folder in [HERE, folders("runtime")[0], folders("include")[0]]]
 

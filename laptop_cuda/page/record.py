@@ -120,7 +120,8 @@ class Recorder:
             raise Left("it uses instructions of a pack that the page has not")
         made = {"text": text, "name": module.name, "std": module._files[0].std,
                 "lines": [file.as_read.split("\n") for file in module._files],
-                "files": [module.name, *(file.path.name for file in module._files[1:])]}
+                "files": [module.name, *(file.path.name for file in module._files[1:])],
+                "places": [_place(file.path, module) for file in module._files[1:]], "define": list(module._define)}
         if made not in self.sources:
             self.sources.append(made)
         return self.sources.index(made)
@@ -167,6 +168,12 @@ def _answer(how: dict, module, entry, shared_limit: int) -> dict:
     report = LaunchReport(done[0])
     notes = [plain_error(n) for n in done[0].notes]
     return {"counts": counts(report), "lines": line_counts(report), "notes": notes}
+
+
+def _place(path: Path, module) -> str:
+    """Of a file that a source includes: its path in the folder where the source's includes begin."""
+    homes = [home.resolve() for home in (module._start, *module._include) if home]
+    return next((path.relative_to(home).as_posix() for home in homes if path.is_relative_to(home)), path.name)
 
 
 def _bytes(at: int | None, size: int) -> bytes | None:

@@ -3,8 +3,7 @@ import ctypes
 import pickle
 from pathlib import Path
 
-from ..launch.library import Library
-from ..rewrite.table import read_table
+from ..launch.library import Library, read_table
 from .child import Child, end_with_parent, job
 
 

@@ -1,9 +1,7 @@
 """The generated end of every source: one C function per kernel, and the table with names and types.
 
 The compiler evaluates what the text cannot tell: the types of parameters, constants, which `#if` is taken."""
-import ctypes
 import re
-from dataclasses import dataclass
 
 from ..text.outline import Outline
 from ..text.signature import KernelText
@@ -168,32 +166,3 @@ def _bounds(kernel: KernelText, instance: str, number: int, unnamed: bool) -> tu
     if not space:
         return f"{name}{instance}()", made + "\n"
     return f"{space}::{name}{instance}()", f"namespace {space} {{ {made} }}\n"
-
-
-class Row(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_char_p), ("name", ctypes.c_char_p), ("entry", ctypes.c_void_p),
-                ("types", ctypes.c_void_p), ("whole", ctypes.c_longlong), ("real", ctypes.c_double),
-                ("address", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
-
-
-@dataclass(frozen=True)
-class TableRow:
-    kind: str
-    name: str
-    entry: int
-    types: str
-    whole: int
-    real: float
-    address: int
-    bytes: int
-
-
-def read_table(library: ctypes.CDLL) -> list[TableRow]:
-    library.laptop_table.restype = ctypes.POINTER(Row)
-    rows, position = [], library.laptop_table()
-    for row in position:
-        if row.kind is None:
-            return rows
-        types = ctypes.CFUNCTYPE(ctypes.c_char_p)(row.types)().decode() if row.types else ""
-        rows.append(TableRow(row.kind.decode(), row.name.decode(), row.entry, types, row.whole, row.real,
-                             row.address, row.bytes))

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -59,6 +60,18 @@ def digest(*parts: str | bytes) -> str:
         made.update(part.encode() if isinstance(part, str) else part)
         made.update(b"\0")
     return made.hexdigest()[:20]
+
+
+def rewritten_header(name: str, text: str) -> Path:
+    """A rewritten copy of a file that the source includes; the same text is the same file."""
+    folder = cache() / f"header-{digest(text)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / name).exists():
+        made = folder / f"{name}.{secrets.token_hex(8)}.new"
+        made.write_text(text, encoding="utf-8")
+        made.replace(folder / name)
+    used(folder)
+    return folder / name
 
 
 def prune(folder: Path, new: Path) -> None:

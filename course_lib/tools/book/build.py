@@ -14,6 +14,7 @@ import nbformat
 from course_lib.files import ROOT
 from course_lib.tools.book import code, index, moving, running, texts
 from course_lib.tools.book.pages import Page, chapters, emptied
+from laptop_cuda.page import live
 
 ASSETS = Path(__file__).parent / "assets"
 OUT = ROOT / ".build" / "book"
@@ -29,20 +30,31 @@ def main(argv: list[str]) -> int:
                                      "the disk and asks nothing of the network.")
     parser.add_argument("--out", type=Path, default=OUT / "html", metavar="FOLDER",
                         help="default: .build/book/html")
+    parser.add_argument("--live", action="store_true", help="with a compiler in the pages, for kernels of a reader's "
+                        "own: fetches it once from npm's registry, and makes the book 39 MB larger")
     args = parser.parse_args(argv)
     missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
     if missing:
         print(f"book: {', '.join(missing)} not installed: `make book` installs what it needs, or "
               '.venv/bin/pip install -e ".[book]"', file=sys.stderr)
         return 2
+    if args.live and (why := running.page.missing() or live.missing()):
+        print(f"book: no compiler for the pages: {why}", file=sys.stderr)
+        return 2
     start = time.monotonic()
     source = OUT / "source"
-    write_source(source)
+    try:
+        write_source(source, args.live)
+    except live.NotFetched as why:
+        print(f"book: {why}", file=sys.stderr)
+        return 1
+    shutil.rmtree(args.out / "_static" / running.COMPILER, ignore_errors=True)     # of a book before
     if not run_sphinx(source, args.out):
         return 1
     strip_network(args.out)
     shutil.rmtree(args.out / "_static" / "locales", ignore_errors=True)   # the theme's other languages
-    size = sum(p.stat().st_size for p in args.out.rglob("*") if p.is_file())
+    compiler = args.out / "_static" / running.COMPILER      # which no page loads before an edit
+    size = sum(p.stat().st_size for p in args.out.rglob("*") if p.is_file() and not p.is_relative_to(compiler))
     print(f"{args.out / 'index.html'}: {size / 1e6:.1f} MB in {time.monotonic() - start:.0f} s")
     if size > LARGEST:
         print(f"book: more than {LARGEST / 1e6:.0f} MB", file=sys.stderr)
@@ -61,7 +73,7 @@ def page_names() -> dict[str, str]:
     return found | {p.relative_to(ROOT).as_posix(): f"{code.page_name(p)}.md" for p in code.files()}
 
 
-def write_source(source: Path) -> None:
+def write_source(source: Path, compiler: bool = False) -> None:
     """Everything that Sphinx reads, made anew."""
     shutil.rmtree(source, ignore_errors=True)
     pages = page_names()
@@ -90,7 +102,7 @@ def write_source(source: Path) -> None:
     for name in ("course.css", "glossary.js"):
         shutil.copy(ASSETS / name, static)
     moving.write(static)
-    print(f"book: {running.write(static, chapters())}")
+    print(f"book: {running.write(static, chapters(), compiler)}")
     mathjax = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax" / "tex-svg.js"
     (static / "mathjax").mkdir()
     shutil.copy(mathjax, static / "mathjax" / mathjax.name)

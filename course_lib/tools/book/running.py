@@ -17,12 +17,14 @@ import nbformat
 from course_lib.files import ROOT
 from course_lib.tools import notebooks
 from laptop_cuda import page
+from laptop_cuda.page import live as page_compiler
 from laptop_cuda.build import cache as build_cache
 from laptop_cuda.build import engine_digest
 from laptop_cuda.toolchain.cache import digest
 
 ASSETS = Path(__file__).parent / "assets"
 LARGEST = 3e6                # bytes of a chapter's script
+COMPILER = "compiler"        # the folder of a book's compiler
 # Where the page's clang counts otherwise than g++, which reads b again in a = b = c.
 APART = {"add_norm": "g++ and clang count its chained assignment differently"}
 START = "from laptop_cuda.page import record; record.start({!r})"
@@ -97,10 +99,12 @@ def _shown(launch: dict) -> dict:
     return {"kernel": launch["kernel"], "grid": launch["grid"], "block": launch["block"], "values": values}
 
 
-def script(path: Path) -> str:
-    """Of a chapter: its launches, arrays and module, packed into one text, as a page from a disk fetches no file."""
+def script(path: Path, live: bool = False) -> str:
+    """Of a chapter: its launches, arrays and module, packed into one text, as a page from a disk fetches no file;
+    where a page has a compiler, with what it needs to know of a source."""
     found, module = built(path)
-    texts = [{"files": s["files"], "lines": s["lines"]} for s in found["sources"]]
+    told = ("files", "lines", *(("name", "places", "define") if live else ()))
+    texts = [{name: s[name] for name in told} for s in found["sources"]]
     launches = {one["name"]: {k: v for k, v in one.items() if k not in ("cell", "name")}
                 | {"laptop": one["laptop"].get("error")} for one in found["launches"]}
     head = json.dumps({"sources": texts, "launches": launches}, ensure_ascii=False).encode()
@@ -110,7 +114,7 @@ def script(path: Path) -> str:
     return f'(window.courseRuns ??= {{}})[{json.dumps(path.stem)}] = "{base64.b64encode(packed).decode()}";\n'
 
 
-def write(static: Path, chapters: list[Path]) -> str:
+def write(static: Path, chapters: list[Path], live: bool = False) -> str:
     """The scripts; what the book says of them when it is made."""
     if why := page.missing():
         return f"no kernel runs on the pages: {why}"
@@ -120,15 +124,17 @@ def write(static: Path, chapters: list[Path]) -> str:
         found, _ = built(path)
         runs += len(found["launches"])
         if found["launches"]:
-            text = script(path)
+            text = script(path, live)
             if len(text) > LARGEST:
                 raise ValueError(f"{path.stem}: its kernels weigh {len(text) / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}")
             (static / "page" / f"{path.stem}.js").write_text(text, encoding="utf-8")
-    (static / "run.js").write_text(front(), encoding="utf-8")
-    return f"{runs} launches run on the pages"
+    (static / "run.js").write_text(front(live), encoding="utf-8")
+    said = f", {page_compiler.write(static / COMPILER)}" if live else ""
+    return f"{runs} launches run on the pages{said}"
 
 
-def front() -> str:
-    """run.js with the text that its worker runs."""
+def front(live: bool = False) -> str:
+    """run.js with the text that its worker runs; edit.js where a page has a compiler."""
     worker = json.dumps(page.LAUNCH.read_text(encoding="utf-8"))
-    return f"window.courseLaunch = {worker};\n" + (ASSETS / "run.js").read_text(encoding="utf-8")
+    parts = ["run.js", *(["edit.js"] if live else [])]
+    return "\n".join([f"window.courseLaunch = {worker};", *((ASSETS / part).read_text(encoding="utf-8") for part in parts)])

@@ -204,8 +204,10 @@ async function run(cell, form, result, stop) {
     const without = lacking();
     if (without) throw new Error(without);
     say("loading", "Loading the kernels of this chapter ...");
-    const { launches, sources, data, module } = await chapter(cell.dataset.page);
-    const launch = launches[cell.dataset.kernel], source = sources[launch.source];
+    const { launches, sources, data, module: built } = await chapter(cell.dataset.page);
+    const given = launches[cell.dataset.kernel], text = sources[given.source];
+    const own = await cell.edited?.(given, text, { say, stop });
+    const { module, launch, source } = own ?? { module: built, launch: given, source: text };
     const [made, bytes] = changed(launch, form, data);
     say("running", "Running ...");
     const answer = await inWorker(module, made, bytes, stop);
@@ -220,7 +222,7 @@ async function run(cell, form, result, stop) {
     result.dataset.counts = JSON.stringify(answer.counts);
     say("done", `Counted and checked ${took}.`, ...printed, ...results(answer), ...drawn(answer, source), ...notes);
   } catch (error) {
-    say("error", error.message);
+    say("error", error.message, ...(error.shown ? [make("pre", { className: "run-finding" }, error.shown)] : []));
   }
 }
 
@@ -255,6 +257,7 @@ function mount(cell) {
     if (document.activeElement === document.body) button.focus({ preventScroll: true });
   };
   cell.replaceChildren(form, result);
+  window.courseEditor?.(cell, { form, result, make, kernel, chapter: () => chapter(cell.dataset.page) });
 }
 
 addEventListener("DOMContentLoaded", () => document.querySelectorAll("course-cell").forEach(mount));

@@ -1,0 +1,111 @@
+// A reader's own kernel: the text of a launch's source can be edited, and a compiler in a worker builds it for the page.
+(() => {
+const SECONDS = 60;              // of compiling, then it is ended
+const COMPILER = new URL("compiler/compile.js", document.currentScript.src);
+const FROM_DISK = "This page comes from the disk, and from there a browser loads no compiler. Serve the book's folder, as in " +
+  "python -m http.server --directory .build/book/html, and open http://localhost:8000.";
+let worker = null;
+
+function end() {
+  worker?.terminate();
+  worker = null;
+}
+
+function loading(part, make) {
+  const bar = make("progress", { max: 1, value: part });
+  bar.setAttribute("aria-label", "Loading the compiler");
+  return bar;
+}
+
+function compiled(job, { say, stop, make }) {
+  if (location.protocol === "file:") throw new Error(FROM_DISK);
+  worker ??= new Worker(COMPILER, { type: "module" });
+  return new Promise((done, failed) => {
+    let clock, bar;
+    const over = words => { clearTimeout(clock); end(); failed(new Error(words)); };
+    stop.onclick = () => over("Stopped.");
+    worker.onerror = event => over(`The compiler could not be started here: ${event.message ?? "a file of it is missing"}.`);
+    worker.onmessage = ({ data }) => {
+      if (data.state === "loading") {
+        if (bar) bar.value = data.part;
+        else say("loading", "Loading the compiler. The browser keeps it.", bar = loading(data.part, make));
+      } else if (data.state === "building") {
+        say("running", "Compiling ...");
+        clock = setTimeout(() => over(`The compiler was stopped after ${SECONDS} seconds.`), 1000 * SECONDS);
+      } else if (data.crash) over(`The compiler ended: ${data.crash}. The page goes on; the next run loads it again.`);
+      else {
+        clearTimeout(clock);
+        if (data.error) failed(Object.assign(new Error("It does not compile."), { shown: data.error }));
+        else done(data);
+      }
+    };
+    worker.postMessage(job);
+  });
+}
+
+// The text with the numbers of its lines, which compiler and findings name.
+function textOf(source, kernel, make) {
+  const given = source.lines[0].join("\n"), name = kernel.split("<")[0].split("::").pop();
+  const area = make("textarea", { value: given, spellcheck: false, wrap: "off", rows: source.lines[0].length + 1 });
+  area.setAttribute("aria-label", `Source of ${kernel}`);
+  area.setAttribute("autocapitalize", "off");
+  const numbers = make("pre", { ariaHidden: "true" });
+  const number = () => {
+    const lines = area.value.split("\n").length;
+    area.rows = lines + 1;
+    numbers.textContent = Array.from({ length: lines }, (_, n) => n + 1).join("\n");
+  };
+  number();
+  const at = given.search(new RegExp(`__global__[^;{}]*\\b${name}\\s*\\(`));
+  return { area, given, number, line: given.slice(0, Math.max(at, 0)).split("\n").length - 1,
+    box: make("div", { className: "run-editor", tabIndex: -1 }, numbers, area) };
+}
+
+window.courseEditor = (cell, { form, result, make, chapter, kernel }) => {
+  const button = (act, words) => {
+    const made = make("button", { type: "button", hidden: act !== "edit" }, words);
+    made.dataset.act = act;
+    return made;
+  };
+  const edit = button("edit", "Edit the kernel"), reset = button("reset", "As it was");
+  let text = null, last = null;
+  const changed = () => { reset.hidden = !text || text.area.value === text.given; };
+  edit.onclick = async () => {
+    try {
+      if (!text) {
+        const { launches, sources } = await chapter();
+        text = textOf(sources[launches[cell.dataset.kernel].source], kernel, make);
+        text.area.oninput = () => { text.number(); changed(); };
+        text.area.onkeydown = event => {
+          if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.preventDefault(), form.requestSubmit();
+        };
+        form.after(text.box);
+        text.box.scrollTop = text.line * parseFloat(getComputedStyle(text.area).lineHeight);
+      } else text.box.hidden = !text.box.hidden;
+      edit.textContent = text.box.hidden ? "Edit the kernel" : "Close the editor";
+      if (location.protocol === "file:" && !text.box.hidden) throw new Error(FROM_DISK);
+      if (!text.box.hidden) text.area.focus({ preventScroll: true });
+    } catch (error) {
+      result.dataset.state = "error", result.firstChild.textContent = error.message;
+    }
+  };
+  reset.onclick = () => {
+    text.area.value = text.given;
+    text.number(), changed(), result.replaceChildren(result.firstChild);
+    result.dataset.state = "idle", result.firstChild.textContent = "", text.area.focus({ preventScroll: true });
+  };
+  form.querySelector("[data-act=stop]").after(edit, reset);
+  // Module, launch and source of the text as it is now; null where it is the chapter's.
+  cell.edited = async (launch, source, how) => {
+    const mine = text?.area.value;
+    if (!text || mine === text.given) return null;
+    if (last?.text === mine) return last;
+    const beside = Object.fromEntries(source.places.map((place, n) => [place, source.lines[n + 1].join("\n")]));
+    const { module, entry, took } = await compiled({ text: mine, given: text.given, name: source.name, beside,
+      kernel: launch.kernel, define: source.define, files: source.files }, { ...how, make });
+    result.dataset.took = JSON.stringify(took);
+    return last = { text: mine, module, launch: { ...launch, source: 0, entry, laptop: null },
+      source: { ...source, lines: [mine.split("\n"), ...source.lines.slice(1)] } };
+  };
+};
+})();

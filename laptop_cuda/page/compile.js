@@ -1,0 +1,118 @@
+// A worker that makes a module of a reader's kernel: the engine's text passes in Python, clang with hooks, the linker,
+// Asyncify. All that it loads is packed and kept by the browser; nothing of it is loaded before the first edit.
+const base = new URL("./", self.location), network = self.fetch.bind(self);
+const say = (state, part) => postMessage({ state, part });
+const TYPES = { wasm: "application/wasm", json: "application/json" };
+
+async function kept(key) {
+  try {
+    for (const old of await caches.keys()) if (/^course-compiler-/.test(old) && !old.endsWith(key)) await caches.delete(old);
+    return await caches.open(`course-compiler-${key}`);
+  } catch { return null; }                // without a secure address there is the browser's ordinary cache
+}
+
+async function loaded() {
+  const { key, sizes } = await (await network(new URL("files.json", base))).json();
+  const store = await kept(key), all = Object.values(sizes).reduce((sum, n) => sum + n, 0);
+  let done = 0;
+  const count = n => say("loading", Math.min((done += n) / all, 1));
+  async function packed(name) {
+    const at = new URL(`${name}.gz?${key}`, base), found = await store?.match(at);
+    if (found) return count(sizes[`${name}.gz`]), found.body;
+    const answer = await network(at);
+    if (!answer.ok) throw new Error(`${name}: the server answers ${answer.status}`);
+    const parts = [], reader = answer.body.getReader();
+    for (let part; !(part = await reader.read()).done; count(part.value.length)) parts.push(part.value);
+    const whole = new Blob(parts);
+    await store?.put(at, new Response(whole)).catch(() => {});       // a full disk only costs the next load
+    return whole.stream();
+  }
+  async function unpacked(name) {
+    const stream = (await packed(name)).pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream, { headers: { "content-type": TYPES[name.split(".").pop()] ?? "text/plain" } });
+  }
+  // each of the three asks for its own files by name
+  self.fetch = (asked, ...how) => {
+    const name = String(asked.url ?? asked).slice(base.href.length);
+    return sizes[`${name}.gz`] ? unpacked(name) : network(asked, ...how);
+  };
+  const text = name => unpacked(name).then(answer => answer.text());
+  const script = async name => import(URL.createObjectURL(new Blob([await text(name)], { type: "text/javascript" })));
+  const [python, clang, binaryen, kit, flags] = await Promise.all([
+    import(new URL("pyodide.mjs", base)).then(({ loadPyodide }) => loadPyodide({ indexURL: base.href })),
+    import(new URL("bundle.js", base)).then(async made => (await made.runLLVM(null, {}, { fetchProgress() {} }), made)),
+    script("index.js").then(made => made.default),
+    text("kit.json").then(JSON.parse), text("flags.json").then(JSON.parse)]);
+  python.unpackArchive(await (await unpacked("engine.zip")).arrayBuffer(), "zip");
+  const passes = python.pyimport("laptop_cuda.page.edited");
+  const bytes = Object.entries(kit.binary).map(([name, text]) => [name, Uint8Array.from(atob(text), c => c.charCodeAt(0))]);
+  return { passes, clang, binaryen, flags, never: kit.never, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
+}
+
+function nested(files, copies) {
+  for (const [path, text] of Object.entries(copies)) {
+    const homes = path.split("/").filter(Boolean), name = homes.pop();
+    homes.reduce((place, home) => place[home] ??= {}, files)[name] = text;
+  }
+  return files;
+}
+
+// One program of clang's: the file that it makes, and what it printed.
+async function ran({ clang }, words, files, output) {
+  let printed = "";
+  const note = bytes => { printed += bytes ? new TextDecoder().decode(bytes) : ""; };
+  try {
+    const made = await clang.runLLVM(words, files, { stdout: note, stderr: note, fetchProgress() {} });
+    return { made: made[output], printed, failed: false };
+  } catch (error) {
+    if (!(error instanceof clang.Exit)) throw error;
+    return { printed, failed: true };
+  }
+}
+
+function asyncified({ binaryen: b, never }, wasm) {
+  const module = b.readBinary(wasm), has = b.Features;
+  module.setFeatures(has.MutableGlobals | has.NontrappingFPToInt | has.SignExt | has.BulkMemory | has.BulkMemoryOpt |
+    has.CallIndirectOverlong | has.ReferenceTypes | has.Multivalue | has.SIMD128);
+  b.setPassArgument("asyncify-ignore-imports", "1");
+  b.setPassArgument("asyncify-removelist", never.filter(name => !/basic_string/.test(name) && module.getFunction(name)).join("\n"));
+  b.setOptimizeLevel(1);
+  module.runPasses(["asyncify"]);
+  const made = module.emitBinary();
+  module.dispose();
+  return made;
+}
+
+async function built(parts, job) {
+  const { passes, flags, tree } = parts, names = JSON.stringify(job.files), took = {};
+  let clock = performance.now();
+  const lap = name => { took[name] = Math.round(performance.now() - clock), clock = performance.now(); };
+  const { error, text, entry, copies } = JSON.parse(passes.prepared(JSON.stringify(job)));
+  lap("text passes");
+  if (error) return { error };
+  const first = await ran(parts, flags.traced, nested({ ...tree, "k.cpp": text }, copies), "k.ll");
+  lap("clang");
+  const against = passes.refusal(first.failed, first.printed, job.text, job.name, names);
+  if (against) return { error: against };
+  const hooked = passes.with_hooks(first.made, names);
+  lap("hooks");
+  const second = await ran(parts, flags.object, { "k.ll": hooked }, "k.o");
+  lap("code");
+  const linked = second.failed ? second : await ran(parts, flags.link, { ...tree, "k.o": second.made }, "k.wasm");
+  lap("link");
+  if (linked.failed) return { error: passes.refusal(true, linked.printed, job.text, job.name, names) };
+  const module = await WebAssembly.compile(asyncified(parts, linked.made));
+  lap("Asyncify");
+  return { module, entry, took };
+}
+
+let ready = null;
+onmessage = async ({ data: job }) => {
+  try {
+    const parts = await (ready ??= loaded());
+    say("building");
+    postMessage(await built(parts, job));
+  } catch (error) {
+    postMessage({ crash: String(error?.message ?? error) });
+  }
+};

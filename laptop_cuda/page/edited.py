@@ -1,0 +1,77 @@
+"""A kernel as a reader of a page has edited it: the engine's text passes, in Python that runs in the page.
+
+Nothing here, and nothing that it imports, knows ctypes, torch or a compiler of this machine."""
+import json
+import tempfile
+from pathlib import Path
+
+from ..sources import files_of, split_instance, written
+from ..text.diagnostics import REFUSED, CompileError, read_errors
+from ..text.outline import Outline
+from ..text.signature import KernelText, kernels
+from ..toolchain.cache import cache
+from .hooked import hooked
+
+# The text passes as a page has them, with an empty package in place of laptop_cuda/__init__.
+ROOMS = ("text/*.py", "rewrite/*.py", "ptx/*.py", "toolchain/__init__.py", "toolchain/cache.py", "toolchain/compilers.py",
+         "toolchain/precompiled.py", "sources.py", "packs.py", "pack.toml", "page/edited.py", "page/hooked.py")
+
+
+def prepared(asked: str) -> str:
+    """The C++ of an edited source, and the number of the kernel's entry; or what is wrong with it. JSON both ways:
+    {text, name, kernel, beside: {path: text}, define, given: the chapter's text}."""
+    job = json.loads(asked)
+    name, (kernel, instance) = job["name"], split_instance(job["kernel"])
+    folder = Path(tempfile.mkdtemp())
+    for path, text in job["beside"].items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    try:
+        files = _files(job["text"], folder, job["define"])
+        found = [k for file in files for k in kernels(file)]
+        mine = _named(found, kernel)
+        before = _named([k for file in _files(job["given"], folder, job["define"]) for k in kernels(file)], kernel)
+        if told := _no_launch(mine, before, kernel):
+            raise CompileError(name, job["text"], [(0, told)], "")
+        wanted = [(mine, instance)] if mine.template else [(k, "") for k in found if not k.template]
+        text = written(files, name, wanted, folder)
+    except CompileError as error:
+        return json.dumps({"error": str(error)})
+    copies = {str(p): p.read_text(encoding="utf-8") for p in cache().glob("header-*/*")} if files[1:] else {}
+    return json.dumps({"text": text, "entry": [k for k, _ in wanted].index(mine), "copies": copies})
+
+
+def _files(text: str, folder: Path, define: list[str]) -> list[Outline]:
+    files = files_of(text, folder)
+    files[0].defines = tuple(define)
+    return files
+
+
+def _named(found: list[KernelText], name: str) -> KernelText | None:
+    return next((k for k in found if name in (k.name, k.function.name)), None)
+
+
+def _no_launch(mine: KernelText | None, before: KernelText, name: str) -> str:
+    """Why the launch of the page does not fit the kernel; "" if it does."""
+    if mine is None:
+        return f"the launch below needs a kernel {name}, and the text has none"
+    if [_bare(t) for t in mine.types] != [_bare(t) for t in before.types]:
+        return (f"the launch below gives {name} ({', '.join(before.types)}); the kernel takes ({', '.join(mine.types)}). "
+                "What it computes may change, its parameters may not")
+    return ""
+
+
+def _bare(type: str) -> str:
+    return "".join(type.replace("__restrict__", "").split())
+
+
+def with_hooks(text: str, files: str) -> str:
+    return hooked(text, tuple(json.loads(files)), 0)
+
+
+def refusal(failed: bool, printed: str, source: str, name: str, files: str) -> str:
+    """What the compiler has against it, as the notebook says it; "" if nothing."""
+    if not failed and not REFUSED.search(printed):
+        return ""
+    errors = read_errors(REFUSED.sub(r"error: \1", printed), name, tuple(json.loads(files)[1:]))
+    return str(CompileError(name, source, errors, printed))

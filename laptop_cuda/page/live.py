@@ -1,0 +1,163 @@
+"""A compiler for a page: clang, Python and Binaryen as WebAssembly, fetched once from npm's registry, and beside them what
+they need of the engine: its text passes, its headers precompiled, its runtime as objects of that same compiler."""
+import base64
+import gzip
+import hashlib
+import io
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+import urllib.request
+import zipfile
+from pathlib import Path
+
+from ..build import engine_digest
+from ..packs import folders, same_headers
+from ..toolchain.cache import cache, digest, locked
+from ..toolchain.compilers import Compiler
+from ..toolchain.precompiled import HEAD
+from .build import HERE, MEMORY, TARGET, runtime_parts, traced_flags
+from .edited import ROOMS
+from .hooked import CODE
+
+REGISTRY = "https://registry.npmjs.org"
+# Each with its version, the digest of its file as the registry tells it, and what of it a page needs.
+PACKAGES = {
+    "@yowasp/clang": ("22.0.0-git20542-10", "V31/z9GrJECKeACTDUyvg2llbEUiFi3bxtL5HSg7H/6sydSxdI/AoVAD9F5ozrfLjotWl0B9rghR87m+DUM/zg==",
+                      "gen/bundle.js gen/llvm-resources.tar gen/llvm.core.wasm gen/llvm.core2.wasm gen/llvm.core3.wasm "
+                      "gen/llvm.core4.wasm"),
+    "pyodide": ("314.0.7", "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A==",
+                "pyodide.mjs pyodide.asm.mjs pyodide.asm.wasm python_stdlib.zip pyodide-lock.json"),
+    "binaryen": ("132.0.0", "4Usg7yEvwO3FMso3Oov6qkOOHSod1IEv+boKkh77kTljM+eNBouqCTbqWswGzbG+vDNO/b/v2C4gfEh1WgB9Lg==", "index.js"),
+}
+PLAIN = ("bundle.js", "pyodide.mjs", "pyodide.asm.mjs", "compile.js", "pyodide-lock.json")    # scripts that a page loads by name
+CLANG = Compiler(("clang++",), True, "version 22")
+# The list of a module's sources, where there is one; and that one, where the runtime is linked alone.
+ONE = '#include "page.h"\nextern "C" const laptop::PageSource laptop_source_0;\n' \
+      "const laptop::PageSource* const laptop::laptop_sources[] = {&laptop_source_0};\n"
+ALONE = '#include "page.h"\nextern "C" { extern const laptop::PageSource laptop_source_0; ' \
+        'const laptop::PageSource laptop_source_0 __attribute__((section("laptop_kernels"))) = {}; }\n'
+MACHINE = ["-target", "wasm32-wasip1", *TARGET[2:-1]]
+
+
+class NotFetched(RuntimeError):
+    """A package of npm is not to be had, or another than was asked for."""
+
+
+def missing() -> str:
+    """What a book with a compiler needs on this machine; "" if nothing is missing."""
+    return "" if shutil.which("node") else "node is not installed, which makes the compiler's files for the pages"
+
+
+def fetched(name: str) -> Path:
+    """The folder of a package's files, in the cache; fetched the first time."""
+    version, wanted, files = PACKAGES[name]
+    folder = cache() / f"npm-{digest(name, version, wanted)}"
+    with locked(folder):
+        if not (folder / "done").exists():
+            try:
+                with urllib.request.urlopen(f"{REGISTRY}/{name}/-/{name.split('/')[-1]}-{version}.tgz", timeout=300) as answer:
+                    packed = answer.read()
+            except OSError as why:
+                raise NotFetched(f"{name} {version} did not come from {REGISTRY}: {why}") from why
+            if base64.b64encode(hashlib.sha512(packed).digest()).decode() != wanted:
+                raise NotFetched(f"{name} {version}: what {REGISTRY} sent is not the file whose digest is in page/live.py")
+            with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+                for file in files.split():
+                    (folder / Path(file).name).write_bytes(tar.extractfile(f"package/{file}").read())
+            (folder / "done").touch()
+    return folder
+
+
+def write(to: Path) -> str:
+    """All that a page loads for its compiler, into a folder of the book; what that weighs."""
+    to.mkdir(parents=True)
+    sources = [p for name in PACKAGES for p in fetched(name).iterdir() if p.name not in ("done", "lock")]
+    kit = _kit()
+    sources += [kit / "kit.json", kit / "flags.json", Path(__file__).parent / "compile.js"]
+    made = {p.name: p.read_bytes() for p in sources} | {"engine.zip": _zip()}
+    sizes = {}
+    for name, data in sorted(made.items()):
+        if name not in PLAIN:
+            data = gzip.compress(data, 6, mtime=0)
+            name += ".gz"
+        (to / name).write_bytes(data)
+        sizes[name] = len(data)
+    key = digest(*made.values())
+    (to / "files.json").write_text(json.dumps({"key": key, "sizes": sizes}))
+    return f"{sum(sizes.values()) / 1e6:.0f} MB for a compiler in the page"
+
+
+def _kit() -> Path:
+    """A folder with what the compiler needs of the engine, made once: headers, objects, the words of its programs."""
+    headers = {"own": _tree(HERE / "include"), "include": _tree(folders("include")[0]), "same": _nested(same_headers()),
+               "start.h": HEAD}
+    asked, jobs = _jobs([p.name for p in runtime_parts()])
+    files = {**headers, "runtime": _tree(folders("runtime")[0]), "page": _tree(HERE), "sources.cpp": ONE,
+             "alone.cpp": ALONE, "k.cpp": "", "k.ll": "", "k.o": "",
+             **{p.name: p.read_text(encoding="utf-8") for p in runtime_parts()}}
+    work = json.dumps({"files": files, "jobs": jobs})
+    made = cache() / f"live-{digest(work, *PACKAGES['@yowasp/clang'])}"
+    with locked(made):
+        if not (made / "kit.json").exists():
+            ran = subprocess.run(["node", Path(__file__).parent / "make.mjs", fetched("@yowasp/clang"),
+                                  fetched("binaryen"), made], text=True, input=work, capture_output=True)
+            if ran.returncode:
+                raise NotFetched(f"the engine's runtime does not compile for the page:\n{ran.stderr[:3000]}")
+            (made / "flags.json").write_text(json.dumps({name: _words((made / f"{name}.txt").read_text()) for name in asked}))
+            binary = {p.name: base64.b64encode(p.read_bytes()).decode() for p in [*made.glob("*.o"), made / "start.pch"]}
+            never = json.loads((made / "never.json").read_text())
+            (made / "kit.json").write_text(json.dumps({"text": headers, "binary": binary, "never": never}))
+    return made
+
+
+def _jobs(parts: list[str]) -> tuple[dict[str, list[str]], list]:
+    """What a page asks of clang, and what the making of a book does: the runtime's objects, the headers precompiled."""
+    places = ["-Iown", "-Iinclude"]
+    plain = ["clang++", *MACHINE, "-O2", f"-DLAPTOP_PAGE_CODE={CODE}u", *places, "-Ipage", "-Iruntime", "-c"]
+    flags = ["clang++", *MACHINE, *traced_flags(CLANG), "-fdiscard-value-names", *places, "-Isame"]
+    objects = [f"{name}.o" for name in [*parts, "sources.cpp"]]
+    asked = {"traced": [*flags, "-include-pch", "start.pch", "-S", "-emit-llvm", "k.cpp", "-o", "k.ll"],
+             "object": [*flags[:3], "-O1", "-Wno-override-module", "-c", "k.ll", "-o", "k.o"],
+             "link": [*flags[:3], "-mexec-model=reactor", "-O1", "-Wl,--strip-debug", f"-Wl,--max-memory={MEMORY}", *objects,
+                      "k.o", "-o", "k.wasm"]}
+    whole = [word if word != "k.o" else "alone.cpp.o" for word in asked["link"][:-1]]
+    header = [word if word != "c++" else "c++-header" for word in flags]
+    return asked, [*(([*plain, name.removesuffix(".o"), "-o", name], name) for name in [*objects, "alone.cpp.o"]),
+                   ([*header, "-c", "start.h", "-o", "start.pch"], "start.pch"),
+                   ([*whole, "whole.wasm", "-Wl,--no-gc-sections"], "whole.wasm"),
+                   *(([words[0], "-###", *words[1:]], f"{name}.txt") for name, words in asked.items())]
+
+
+def _words(printed: str) -> list[str]:
+    """The words of the one command that clang's driver would run."""
+    line = next(line for line in printed.splitlines() if line.startswith(' "'))
+    return [word for word in re.findall('"([^"]*)"', line) if word]
+
+
+def _tree(folder: Path) -> dict:
+    return {p.name: _tree(p) if p.is_dir() else p.read_text(encoding="utf-8") for p in sorted(folder.iterdir())}
+
+
+def _nested(texts: dict[str, str]) -> dict:
+    made: dict = {}
+    for path, text in texts.items():
+        *homes, name = path.split("/")
+        place = made
+        for home in homes:
+            place = place.setdefault(home, {})
+        place[name] = text
+    return made
+
+
+def _zip() -> bytes:
+    """The engine's text passes and headers, as Python in a page finds them."""
+    engine, packed = Path(__file__).parents[1], io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as made:
+        for empty in ("laptop_cuda/__init__.py", "laptop_cuda/page/__init__.py"):
+            made.writestr(zipfile.ZipInfo(empty), "")
+        for path in sorted(p for pattern in (*ROOMS, "include/**/*") for p in engine.glob(pattern) if p.is_file()):
+            made.writestr(zipfile.ZipInfo(path.relative_to(engine.parent).as_posix()), path.read_bytes())
+    return packed.getvalue()

@@ -1,0 +1,34 @@
+// At the making of a book: clang runs jobs, [[words, output], ...], over a tree of files in JSON, and Binaryen tells which
+// functions of the runtime, linked as whole.wasm, never wait, though they call through pointers: Asyncify may leave them.
+import fs from "node:fs";
+import { pathToFileURL } from "node:url";
+
+const [clang, binaryen, made] = process.argv.slice(2), lines = [];
+console.log = line => lines.push(line);
+const { runClang } = await import(pathToFileURL(`${clang}/bundle.js`));
+const { files, jobs } = JSON.parse(fs.readFileSync(0, "utf8"));
+for (const [words, output] of jobs) {
+  const at = `${made}/${output}`;
+  let said = "";
+  const note = bytes => { said += bytes ? new TextDecoder().decode(bytes) : ""; };
+  if (!fs.existsSync(at)) {                 // else begun before, and interrupted
+    const tree = await runClang(words, files, { stdout: note, stderr: note, fetchProgress() {} })
+      .catch(error => { throw new Error(`${words.join(" ")}\n${said || error}`); });
+    fs.writeFileSync(`${at}.new`, tree[output] ?? said);
+    fs.renameSync(`${at}.new`, at);
+  }
+  if (output.endsWith(".o")) files[output] = new Uint8Array(fs.readFileSync(at));
+}
+
+const b = (await import(pathToFileURL(`${binaryen}/index.js`))).default;
+function waiting(direct) {
+  const module = b.readBinary(new Uint8Array(fs.readFileSync(`${made}/whole.wasm`)));
+  for (const [name, value] of [["ignore-imports", "1"], ["verbose", "1"], ["ignore-indirect", direct ? "1" : null]])
+    b.setPassArgument(`asyncify-${name}`, value);
+  lines.length = 0;
+  module.runPasses(["asyncify"]);
+  module.dispose();
+  return new Set(lines.map(line => /^\[asyncify\] (.*?) can change the state due to/.exec(line)?.[1]).filter(Boolean));
+}
+const all = waiting(false), direct = waiting(true);
+fs.writeFileSync(`${made}/never.json`, JSON.stringify([...all].filter(name => !direct.has(name))));
