@@ -1,4 +1,4 @@
-"""`python -m course_lib book [--out FOLDER]`: write the sources, run Sphinx over them, weigh the result."""
+"""`python -m course_lib book [--out FOLDER] [--live]`: write the sources, run Sphinx over them, weigh the result."""
 import argparse
 import re
 import shutil
