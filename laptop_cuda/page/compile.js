@@ -49,12 +49,9 @@ async function loaded() {
   return { passes, clang, binaryen, flags, never: kit.never, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
 }
 
-function nested(files, copies) {
-  for (const [path, text] of Object.entries(copies)) {
-    const homes = path.split("/").filter(Boolean), name = homes.pop();
-    homes.reduce((place, home) => place[home] ??= {}, files)[name] = text;
-  }
-  return files;
+function put(files, path, text) {
+  const homes = path.split("/").filter(Boolean), name = homes.pop();
+  homes.reduce((place, home) => place[home] ??= {}, files)[name] = text;
 }
 
 // One program of clang's: the file that it makes, and what it printed.
@@ -90,7 +87,9 @@ async function built(parts, job) {
   const { error, text, entry, copies } = JSON.parse(passes.prepared(JSON.stringify(job)));
   lap("text passes");
   if (error) return { error };
-  const first = await ran(parts, flags.traced, nested({ ...tree, "k.cpp": text }, copies), "k.ll");
+  const files = { ...tree, "k.cpp": text };
+  Object.entries(copies).forEach(copy => put(files, ...copy));
+  const first = await ran(parts, flags.traced, files, "k.ll");
   lap("clang");
   const against = passes.refusal(first.failed, first.printed, job.text, job.name, names);
   if (against) return { error: against };

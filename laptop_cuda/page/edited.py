@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ..sources import files_of, split_instance, written
 from ..text.diagnostics import REFUSED, CompileError, read_errors
-from ..text.outline import Outline
 from ..text.signature import KernelText, kernels
 from ..toolchain.cache import cache
 from .hooked import hooked
@@ -27,10 +26,10 @@ def prepared(asked: str) -> str:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     try:
-        files = _files(job["text"], folder, job["define"])
-        found = [k for file in files for k in kernels(file)]
-        mine = _named(found, kernel)
-        before = _named([k for file in _files(job["given"], folder, job["define"]) for k in kernels(file)], kernel)
+        files = files_of(job["text"], folder)
+        files[0].defines = tuple(job["define"])
+        found, given = ([k for file in some for k in kernels(file)] for some in (files, files_of(job["given"], folder)))
+        mine, before = (next((k for k in some if kernel in (k.name, k.function.name)), None) for some in (found, given))
         if told := _no_launch(mine, before, kernel):
             raise CompileError(name, job["text"], [(0, told)], "")
         wanted = [(mine, instance)] if mine.template else [(k, "") for k in found if not k.template]
@@ -41,28 +40,15 @@ def prepared(asked: str) -> str:
     return json.dumps({"text": text, "entry": [k for k, _ in wanted].index(mine), "copies": copies})
 
 
-def _files(text: str, folder: Path, define: list[str]) -> list[Outline]:
-    files = files_of(text, folder)
-    files[0].defines = tuple(define)
-    return files
-
-
-def _named(found: list[KernelText], name: str) -> KernelText | None:
-    return next((k for k in found if name in (k.name, k.function.name)), None)
-
-
 def _no_launch(mine: KernelText | None, before: KernelText, name: str) -> str:
     """Why the launch of the page does not fit the kernel; "" if it does."""
     if mine is None:
         return f"the launch below needs a kernel {name}, and the text has none"
-    if [_bare(t) for t in mine.types] != [_bare(t) for t in before.types]:
+    bare = lambda kernel: ["".join(type.replace("__restrict__", "").split()) for type in kernel.types]
+    if bare(mine) != bare(before):
         return (f"the launch below gives {name} ({', '.join(before.types)}); the kernel takes ({', '.join(mine.types)}). "
                 "What it computes may change, its parameters may not")
     return ""
-
-
-def _bare(type: str) -> str:
-    return "".join(type.replace("__restrict__", "").split())
 
 
 def with_hooks(text: str, files: str) -> str:

@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 from ..build import engine_digest
-from ..packs import folders, same_headers
+from ..packs import folders, include_flags
 from ..toolchain.cache import cache, digest, locked
 from ..toolchain.compilers import Compiler
 from ..toolchain.precompiled import HEAD
@@ -54,16 +54,16 @@ def missing() -> str:
 def fetched(name: str) -> Path:
     """The folder of a package's files, in the cache; fetched the first time."""
     version, wanted, files = PACKAGES[name]
+    at = f"{REGISTRY}/{name}/-/{name.split('/')[-1]}-{version}.tgz"
     folder = cache() / f"npm-{digest(name, version, wanted)}"
     with locked(folder):
         if not (folder / "done").exists():
             try:
-                with urllib.request.urlopen(f"{REGISTRY}/{name}/-/{name.split('/')[-1]}-{version}.tgz", timeout=300) as answer:
-                    packed = answer.read()
+                packed = urllib.request.urlopen(at, timeout=300).read()
             except OSError as why:
-                raise NotFetched(f"{name} {version} did not come from {REGISTRY}: {why}") from why
+                raise NotFetched(f"{at} did not come: {why}") from why
             if base64.b64encode(hashlib.sha512(packed).digest()).decode() != wanted:
-                raise NotFetched(f"{name} {version}: what {REGISTRY} sent is not the file whose digest is in page/live.py")
+                raise NotFetched(f"{at} is not the file whose digest is in page/live.py")
             with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
                 for file in files.split():
                     (folder / Path(file).name).write_bytes(tar.extractfile(f"package/{file}").read())
@@ -92,7 +92,7 @@ def write(to: Path) -> str:
 
 def _kit() -> Path:
     """A folder with what the compiler needs of the engine, made once: headers, objects, the words of its programs."""
-    headers = {"own": _tree(HERE / "include"), "include": _tree(folders("include")[0]), "same": _nested(same_headers()),
+    headers = {"own": _tree(HERE / "include"), "include": _tree(folders("include")[0]), "same": _tree(Path(include_flags()[-1][2:])),
                "start.h": HEAD}
     asked, jobs = _jobs([p.name for p in runtime_parts()])
     files = {**headers, "runtime": _tree(folders("runtime")[0]), "page": _tree(HERE), "sources.cpp": ONE,
@@ -139,17 +139,6 @@ def _words(printed: str) -> list[str]:
 
 def _tree(folder: Path) -> dict:
     return {p.name: _tree(p) if p.is_dir() else p.read_text(encoding="utf-8") for p in sorted(folder.iterdir())}
-
-
-def _nested(texts: dict[str, str]) -> dict:
-    made: dict = {}
-    for path, text in texts.items():
-        *homes, name = path.split("/")
-        place = made
-        for home in homes:
-            place = place.setdefault(home, {})
-        place[name] = text
-    return made
 
 
 def _zip() -> bytes:

@@ -11,12 +11,6 @@ function end() {
   worker = null;
 }
 
-function loading(part, make) {
-  const bar = make("progress", { max: 1, value: part });
-  bar.setAttribute("aria-label", "Loading the compiler");
-  return bar;
-}
-
 function compiled(job, { say, stop, make }) {
   if (location.protocol === "file:") throw new Error(FROM_DISK);
   worker ??= new Worker(COMPILER, { type: "module" });
@@ -28,7 +22,7 @@ function compiled(job, { say, stop, make }) {
     worker.onmessage = ({ data }) => {
       if (data.state === "loading") {
         if (bar) bar.value = data.part;
-        else say("loading", "Loading the compiler. The browser keeps it.", bar = loading(data.part, make));
+        else say("loading", "Loading the compiler. The browser keeps it.", bar = make("progress", { max: 1, ariaLabel: "Loading" }));
       } else if (data.state === "building") {
         say("running", "Compiling ...");
         clock = setTimeout(() => over(`The compiler was stopped after ${SECONDS} seconds.`), 1000 * SECONDS);
@@ -46,9 +40,7 @@ function compiled(job, { say, stop, make }) {
 // The text with the numbers of its lines, which compiler and findings name.
 function textOf(source, kernel, make) {
   const given = source.lines[0].join("\n"), name = kernel.split("<")[0].split("::").pop();
-  const area = make("textarea", { value: given, spellcheck: false, wrap: "off", rows: source.lines[0].length + 1 });
-  area.setAttribute("aria-label", `Source of ${kernel}`);
-  area.setAttribute("autocapitalize", "off");
+  const area = make("textarea", { value: given, spellcheck: false, wrap: "off", ariaLabel: `Source of ${kernel}` });
   const numbers = make("pre", { ariaHidden: "true" });
   const number = () => {
     const lines = area.value.split("\n").length;
@@ -62,12 +54,9 @@ function textOf(source, kernel, make) {
 }
 
 window.courseEditor = (cell, { form, result, make, chapter, kernel }) => {
-  const button = (act, words) => {
-    const made = make("button", { type: "button", hidden: act !== "edit" }, words);
-    made.dataset.act = act;
-    return made;
-  };
-  const edit = button("edit", "Edit the kernel"), reset = button("reset", "As it was");
+  const edit = make("button", { type: "button" }, "Edit the kernel");
+  const reset = make("button", { type: "button", hidden: true }, "As it was");
+  edit.dataset.act = "edit", reset.dataset.act = "reset";
   let text = null, last = null;
   const changed = () => { reset.hidden = !text || text.area.value === text.given; };
   edit.onclick = async () => {
