@@ -28,8 +28,10 @@ def prepared(asked: str) -> str:
     try:
         files = files_of(job["text"], folder)
         files[0].defines = tuple(job["define"])
-        found, given = ([k for file in some for k in kernels(file)] for some in (files, files_of(job["given"], folder)))
-        mine, before = (next((k for k in some if kernel in (k.name, k.function.name)), None) for some in (found, given))
+        found, given = ([k for file in some for k in kernels(file)]
+                        for some in (files, files_of(job["given"], folder)))
+        named = lambda some: next((k for k in some if kernel in (k.name, k.function.name)), None)
+        mine, before = named(found), named(given)
         if told := _no_launch(mine, before, kernel):
             raise CompileError(name, job["text"], [(0, told)], "")
         wanted = [(mine, instance)] if mine.template else [(k, "") for k in found if not k.template]
@@ -43,10 +45,10 @@ def prepared(asked: str) -> str:
 def _no_launch(mine: KernelText | None, before: KernelText, name: str) -> str:
     """Why the launch of the page does not fit the kernel; "" if it does."""
     if mine is None:
-        return f"the launch below needs a kernel {name}, and the text has none"
+        return f"this launch needs a kernel {name}, and the text has none"
     bare = lambda kernel: ["".join(type.replace("__restrict__", "").split()) for type in kernel.types]
     if bare(mine) != bare(before):
-        return (f"the launch below gives {name} ({', '.join(before.types)}); the kernel takes ({', '.join(mine.types)}). "
+        return (f"this launch gives {name} ({', '.join(before.types)}); the kernel takes ({', '.join(mine.types)}). "
                 "What it computes may change, its parameters may not")
     return ""
 
