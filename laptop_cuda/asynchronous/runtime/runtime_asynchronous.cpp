@@ -559,7 +559,7 @@ static bool deliver(Block& b, bool at_its_end) {
         if (t.owed.kind) fail(t.owed);
     size_t before = a.copies.size();
     if (at_its_end) {
-        check_registers(b);
+        registers_of(b, true);
         land_if(b, [](const Block&, const Copy&) { return true; });
         return false;
     }
@@ -589,7 +589,7 @@ static std::string awaited(const std::vector<Block*>& blocks) {
             told = &found->second, at = found->first;
         }
     }
-    if (!told) return registers_awaited(*blocks[0]);
+    if (!told) return registers_of(*blocks[0], false);
     laptop_error e = {};
     e.memory = -1;
     if (run->traced) locate(e, *blocks[0], at, 8);

@@ -16,8 +16,7 @@ const void* new_name();          // of what is in flight in this block
 void no_longer_in_flight(Block&, const void* name, bool source_only);
 std::shared_ptr<std::vector<struct Warpgroup>>& warpgroups_of(Block&);
 void must_be_fenced(uintptr_t address, size_t bytes, int action, bool must_be_known, const void* site);
-void check_registers(Block&);    // at its end: were they set by whole warpgroups?
-std::string registers_awaited(const Block&);     // for a deadlock's text, or ""
+std::string registers_of(Block&, bool at_its_end);       // that are awaited, for a deadlock's text; at the end, were whole warpgroups' set?
 enum Reduced { IN_GLOBAL, IN_TENSOR, IN_CLUSTER };
 void must_exist(Reduction, Reduced where, const void* site);
 void reduce(Reduction, char* to, const char* from, uint32_t bytes);

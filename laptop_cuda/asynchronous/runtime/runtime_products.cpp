@@ -312,9 +312,7 @@ static void touched_own(uintptr_t address, int action, const void* pc) {
     }
 }
 
-// What a thread was launched with: PTX asks for __launch_bounds__ or the like, without which nothing need happen.
-static int64_t launched_with() { return std::min(65536u / run->launch->max_threads / 8 * 8, 256u); }
-
+// Of a block, whose threads begin with what __launch_bounds__ leaves them: without these nothing need happen.
 void set_registers(uint32_t to, bool more, const void* site) {
     if (!current) return;
     if (to % 8 || to < 24 || to > 256) trap("setmaxnreg to a count that is not 24 to 256 in steps of 8,", site);
@@ -327,7 +325,7 @@ void set_registers(uint32_t to, bool more, const void* site) {
     if (s.to != to || s.more != more) misused("barrier divergence", "not one setmaxnreg", site, s.site);
     ++s.came;
     bool& done = s.of_warp[current->index % GROUP / 32];
-    int64_t needs = to - launched_with() - held;
+    int64_t needs = to - held - std::min(65536u / run->launch->max_threads / 8 * 8, 256u);
     if (!done && (more ? needs < 0 : needs > 0)) trap("setmaxnreg.inc to fewer registers than there are, or .dec to more,", site);
     for (; !done && 32 * needs > free; await_phase(&free, site)) {}
     if (done) return;
@@ -335,16 +333,15 @@ void set_registers(uint32_t to, bool more, const void* site) {
     wake_all_at(here(), &free);
 }
 
-void check_registers(Block& b) {
-    for (size_t i = 0; warpgroups_of(b) && i < warpgroups_of(b)->size(); ++i)
-        for (const Setting& s : (*warpgroups_of(b))[i].settings)
-            if (s.came != GROUP) fail(error_of("barrier divergence", "setmaxnreg by a part", &b.threads[i * GROUP], code_offset(s.site)));
-}
-
-std::string registers_awaited(const Block& b) {
-    auto& all = warpgroups_of(const_cast<Block&>(b));
-    for (const Thread& t : b.threads)
-        if (all && t.state == State::PHASE && t.awaited == &(*all)[0].registers[4]) return "registers " + std::to_string((*all)[0].registers[4]);
+std::string registers_of(Block& b, bool at_its_end) {
+    auto& all = warpgroups_of(b);
+    for (const Thread& t : b.threads) {
+        const Warpgroup* g = all ? &(*all)[t.index / GROUP] : nullptr;
+        for (size_t i = 0; g && at_its_end && i < g->settings.size(); ++i)
+            if (g->settings[i].came != GROUP) fail(error_of("barrier divergence", "setmaxnreg by a part", &t, code_offset(g->settings[i].site)));
+        int64_t* free = all ? &(*all)[0].registers[4] : nullptr;
+        if (free && t.state == State::PHASE && t.awaited == free) return "registers " + std::to_string(*free);
+    }
     return "";
 }
 

@@ -6,7 +6,7 @@ import pytest
 import laptop_cuda as cuda
 from engine_kit import EVERY_ORDER, mod, ramp  # noqa: F401
 
-SOURCE = r"""
+HEAD = r"""
 #include <cooperative_groups.h>
 #include <cuda/ptx>
 namespace cg = cooperative_groups;
@@ -15,7 +15,8 @@ __device__ unsigned in_shared(const void* p) { return __cvta_generic_to_shared(p
 __device__ bool over(uint64_t* bar, int parity) { return ptx::mbarrier_try_wait_parity(ptx::sem_acquire, ptx::scope_cluster, bar, parity); }
 __device__ void expect(uint64_t* bar, int bytes) { ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, bar, bytes); }
 __device__ void meet() { ptx::barrier_cluster_arrive(), ptx::barrier_cluster_wait(); }
-
+"""
+SOURCE = HEAD + r"""
 // Each block gives its tile to the other, and takes part of a sum of both.
 __global__ void __cluster_dims__(2, 1, 1) exchanged(const float* x, float* y, int fault) {
     __shared__ float tile[64], sum;
@@ -85,8 +86,11 @@ __global__ void __cluster_dims__(2) later(const int* x, int* y, int n, int fault
         if (!rank && t == 0) expect(&full, fault == 2 ? 776 : fault == 6 ? 1024 : 768);
         while (rank && i && fault != 3 && !over(&empty, i - 1 & 1)) {}
         if (rank) {
-            ptx::st_async(at(tile + t), x[t] + i, bar);                         // stored
-            ptx::red_async(ptx::op_add, at(sum + t), x[t], bar);
+            if (t < 32) ptx::st_async(at(tile + t), x[t] + i, bar);             // stored
+            else if (t % 4 == 0) asm volatile("st.async.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
+                :: "l"(at(tile + t)), "r"(x[t] + i), "r"(x[t + 1] + i), "r"(x[t + 2] + i), "r"(x[t + 3] + i), "l"(bar) : "memory");
+            asm volatile("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.s32 [%0], %1, [%2];"
+                         :: "r"(in_shared(at(sum + t))), "r"(x[t]), "r"(in_shared(bar)) : "memory");
             if (fault == 6) ptx::red_async(ptx::op_add, at(sum + 63 - t), 0, bar);
             if (t == 0) ptx::cp_reduce_async_bulk(ptx::space_cluster, ptx::space_shared, ptx::op_add, at(total), tile, 256, bar);
             if (fault == 4) *at(tile + t) = i;                                  // an ordinary store
@@ -172,7 +176,7 @@ WRONG = [("exchanged", 1, "race", BEGUN, "v = other"), ("exchanged", 2, "race", 
          ("pushed", 1, "race", "no fence.proxy.async", "// issued"), ("pushed", 2, "assertion", "than that of its mbarrier", "// issued"),
          ("pushed", 4, "race", "got[0] of block 1", "// issued"),
          ("later", 1, "race", "st.async or red.async into it", "// read"), ("later", 2, "deadlock", "8 bytes still to come", ""),
-         ("later", 3, "race", "", "// stored"), ("later", 4, "race", "st.async or red.async into it", "// an ordinary"),
+         ("later", 3, "race", "into it is under way", "async"), ("later", 4, "race", "st.async or red.async into it", "// an ordinary"),
          ("later", 7, "race", "no fence.proxy.async", "at(total)"), ("later", 8, "race", "total[0]", "at(total)"),
          ("later", 9, "misaligned", "no multiple of its size", "{1, 2}"), ("later", 10, "assertion", "of the same block", "// to its own"),
          ("later", 11, "assertion", "than that of its mbarrier", "// another's"), ("later", 12, "not supported", "PTX does not have", "(float*)"),

@@ -26,7 +26,7 @@ __device__ void store(float* to, const float* from, unsigned bytes) {
     ptx::cp_async_bulk_commit_group();
 }
 __device__ void add(float* to, const float* from, unsigned bytes) {
-    ptx::cp_reduce_async_bulk(ptx::space_global, ptx::space_shared, ptx::op_add, to, from, bytes);
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" :: "l"(to), "r"(in_shared(from)), "r"(bytes));
     ptx::cp_async_bulk_commit_group();
 }
 
@@ -156,9 +156,9 @@ WRONG = [("ring", 1, "race", "no __syncthreads() in between", "try_wait"),
          ("handed_over", 2, "race", "no fence.proxy.async", "cp_async_bulk("),
          ("handed_over", 4, "race", "no cp.async.bulk.wait_group", "y[64 * i]"),
          ("handed_over", 5, "race", "groups are per thread", "tile[t] ="),
-         ("handed_over", 12, "race", "no fence.proxy.async", "cp_reduce_async_bulk("), ("handed_over", 13, "race", "groups are per thread", "tile[t] ="),
+         ("handed_over", 12, "race", "no fence.proxy.async", "cp.reduce.async.bulk."), ("handed_over", 13, "race", "groups are per thread", "tile[t] ="),
          ("handed_over", 14, "race", "no cp.async.bulk.wait_group", "y[64 * i]"), ("handed_over", 15, "race", "updated atomically by one", "// no atomic"),
-         ("handed_over", 16, "race", "updated atomically by one", "// nor this"), ("handed_over", 17, "race", "copy into it is under way", "cp_reduce_async"),
+         ("handed_over", 16, "race", "updated atomically by one", "// nor this"), ("handed_over", 17, "race", "copy into it is under way", "cp.reduce.async"),
          ("filled", 1, "race", "writes tile[0] by a bulk copy", "memcpy_async_tx"),
          ("filled", 2, "race", "while a bulk copy into it is under way", "2 * tile[")]
 # with the threads in reverse some read before the copy is issued; at once landed, some find another phase

@@ -1,143 +1,95 @@
-"""cp.reduce.async.bulk, red.async and st.async: each operation and type against NumPy, vectors, counts. What goes wrong
-with them is in test_copies.py and test_clusters.py."""
+"""cp.reduce.async.bulk, red.async and st.async: each operation and type against NumPy, forms, counts. What goes wrong with
+them is in test_copies.py and test_clusters.py."""
 import numpy as np
 import pytest
 import test_clusters
 import test_copies
 
 import laptop_cuda as cuda
-from engine_kit import EVERY_ORDER, compiled
+from engine_kit import EVERY_ORDER, compiled, mod  # noqa: F401
+from laptop_cuda.ptx.instructions import translate
+from laptop_cuda.ptx.operands import Unknown
 
 OPERATIONS = {"add": np.add, "min": np.minimum, "max": np.maximum, "inc": lambda old, v: np.where(old >= v, 0, old + 1),
-              "dec": lambda old, v: np.where((old == 0) | (old > v), v, old - 1), "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-TYPES = {"u32": np.uint32, "s32": np.int32, "u64": np.uint64, "s64": np.int64, "b32": np.uint32, "b64": np.uint64,
-         "f16": np.float16, "bf16": np.uint16, "f32": np.float32, "f64": np.float64}
-# as ptxas 13.0 takes them for sm_90a
-GLOBAL = {"add": "u32 s32 u64 f32 f64 f16 bf16", **dict.fromkeys(("min", "max"), "u32 s32 u64 s64 f16 bf16"),
-          **dict.fromkeys(("inc", "dec"), "u32"), **dict.fromkeys(("and", "or", "xor"), "b32 b64")}
-CLUSTER = {"add": "u32 s32 u64", **dict.fromkeys(("min", "max"), "u32 s32"), **dict.fromkeys(("inc", "dec"), "u32"),
-           **dict.fromkeys(("and", "or", "xor"), "b32")}
-FORMS = [(op, t) for op, types in GLOBAL.items() for t in types.split()]
-IN_CLUSTER = [(op, t) for op, types in CLUSTER.items() for t in types.split()]
-C = {"f16": "__half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "s32": "int", "s64": "int64_t"}
-HEAD = r"""
-#include <cuda.h>
-#include <cuda/ptx>
+              "dec": lambda old, v: np.where((old == 0) | (old > v), v, old - 1),
+              "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+TYPES = {"uint32_t": np.uint32, "int": np.int32, "uint64_t": np.uint64, "int64_t": np.int64, "__half": np.float16,
+         "__nv_bfloat16": np.float32, "float": np.float32, "double": np.float64}
+# as the manual's tables and ptxas 13.0 have them, and cuda::ptx: of b32 and b64 any integer's bits
+BITS = dict.fromkeys(("and", "or", "xor"), "uint32_t int uint64_t int64_t")
+GLOBAL = BITS | {"add": " ".join(TYPES), **dict.fromkeys(("min", "max"), "uint32_t int uint64_t int64_t __half __nv_bfloat16"),
+                 **dict.fromkeys(("inc", "dec"), "uint32_t")}
+CLUSTER = dict.fromkeys(OPERATIONS, "uint32_t int") | {"add": BITS["and"], **dict.fromkeys(("inc", "dec"), "uint32_t")}
+SOURCE = test_clusters.HEAD + r"""
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-namespace ptx = cuda::ptx;
-__device__ unsigned in_shared(const void* p) { return __cvta_generic_to_shared(p); }
-__device__ void meet() { ptx::barrier_cluster_arrive(), ptx::barrier_cluster_wait(); }
-__device__ void expect(uint64_t* bar, int bytes) { ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, bar, bytes); }
-__device__ bool over(uint64_t* bar, int parity) { return ptx::mbarrier_try_wait_parity(ptx::sem_acquire, ptx::scope_cluster, bar, parity); }
-__global__ void __cluster_dims__(2) vectors(const unsigned* x, unsigned* y) {
-    __shared__ alignas(16) unsigned tile[16];
+// Each number of x into that of y: of one block in global memory; of two in rank 0's memory, one by one, and then in bulk.
+template <class T, class Held = T> __global__ void reduced(const Held* given, Held* made, int op) {
+    const T* x = (const T*)given;
+    T* y = (T*)made;
+    __shared__ alignas(16) T tile[32];
     __shared__ uint64_t bar;
-    if (threadIdx.x == 0) ptx::mbarrier_init(&bar, 1), expect(&bar, 64);
+    int t = threadIdx.x, rank = ptx::get_sreg_cluster_ctarank(), pushes = ptx::get_sreg_cluster_nctarank() > 1;
+    tile[t] = pushes && !rank ? y[t] : x[t], ptx::fence_proxy_async();
+    if (t == 0) ptx::mbarrier_init(&bar, 1);
+    if (t == 0 && pushes) expect(&bar, 2 * sizeof tile);
     meet();
-    unsigned *to = ptx::mapa(ptx::space_cluster, tile, 0), rank = ptx::get_sreg_cluster_ctarank();
-    uint64_t* end = ptx::mapa(ptx::space_cluster, &bar, 0);
-    if (rank && threadIdx.x == 0) {
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
-                     :: "r"(in_shared(to)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(in_shared(end)) : "memory");
-        asm volatile("st.async.mbarrier::complete_tx::bytes.v2.u64 [%0], {%1, %2}, [%3];"
-                     :: "l"(to + 4), "l"((uint64_t)x[5] << 32 | x[4]), "l"((uint64_t)x[7] << 32 | x[6]), "l"(end) : "memory");
-        asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, 0f00000009}, [%2];"
-                     :: "r"(in_shared(to + 8)), "f"(__uint_as_float(x[8])), "r"(in_shared(end)) : "memory");
-        ptx::st_async(to + 10, {x[10], x[11]}, end), ptx::st_async(to + 12, {x[12], x[13], x[14], x[15]}, end);
-    }
-    while (!rank && !over(&bar, 0)) {}
-    if (!rank) y[threadIdx.x] = tile[threadIdx.x];
+    auto each = [&](auto op) {
+        if (!pushes && t == 0) ptx::cp_reduce_async_bulk(ptx::space_global, ptx::space_shared, op, y, tile, sizeof tile);
+        if (!pushes || !rank) return;
+        T* to = ptx::mapa(ptx::space_cluster, tile, 0);
+        uint64_t* end = ptx::mapa(ptx::space_cluster, &bar, 0);
+        ptx::red_async(op, to + t, x[t], end);
+        if (t == 0) ptx::cp_reduce_async_bulk(ptx::space_cluster, ptx::space_shared, op, to, tile, sizeof tile, end);
+    };
+    op == 0 ? each(ptx::op_add) : op == 1 ? each(ptx::op_min) : op == 2 ? each(ptx::op_max) : op == 3 ? each(ptx::op_inc)
+        : op == 4 ? each(ptx::op_dec) : op == 5 ? each(ptx::op_and_op) : op == 6 ? each(ptx::op_or_op) : each(ptx::op_xor_op);
+    ptx::cp_async_bulk_commit_group(), ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
+    while (pushes && !rank && !over(&bar, 0)) {}
+    if (pushes && !rank) y[t] = tile[t];
     meet();
 }
-__device__ void finish() { ptx::cp_async_bulk_commit_group(), ptx::cp_async_bulk_wait_group(ptx::n32_t<0>()); }
 """
 
 
-def kernels(op, t):
-    """Each number of x into that of y, twice, in PTX and as cuda::ptx; then the same in another block's shared memory."""
-    type_, tag = C.get(t, f"uint{t[1:]}_t"), op + "_op" * (op in ("and", "or", "xor"))
-    held, noftz = f"uint{8 * np.dtype(TYPES[t]).itemsize}_t", ".noftz" * (op == "add" and "f16" in t)
-    made = f"""
-__global__ void {op}_{t}(const {held}* x, {held}* y) {{
-    __shared__ alignas(16) {type_} tile[32];
-    tile[threadIdx.x] = (({type_}*)x)[threadIdx.x], ptx::fence_proxy_async(), __syncwarp();
-    if (threadIdx.x) return;
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.{op}{noftz}.{t} [%0], [%1], %2, %3;"
-                 :: "l"(y), "r"(in_shared(tile)), "r"((int)sizeof tile), "l"(0ull) : "memory");
-    finish();
-    ptx::cp_reduce_async_bulk(ptx::space_global, ptx::space_shared, ptx::op_{tag}, ({type_}*)y, tile, sizeof tile), finish();
-}}"""
-    letter, form = "l" if "64" in t else "r", "mbarrier::complete_tx::bytes"
-    return made if (op, t) not in IN_CLUSTER else made + f"""
-__global__ void __cluster_dims__(2) pushed_{op}_{t}(const {type_}* x, {type_}* y) {{
-    __shared__ alignas(16) {type_} tile[32];
-    __shared__ uint64_t bar;
-    int t = threadIdx.x, rank = ptx::get_sreg_cluster_ctarank();
-    tile[t] = rank ? x[t] : y[t], ptx::fence_proxy_async();
-    if (t == 0) ptx::mbarrier_init(&bar, 1), expect(&bar, 4 * sizeof tile);
-    meet();
-    auto *to = ptx::mapa(ptx::space_cluster, tile, 0);
-    auto *end = ptx::mapa(ptx::space_cluster, &bar, 0);
-    if (rank) asm volatile("red.async.relaxed.cluster.shared::cluster.{form}.{op}.{t} [%0], %1, [%2];"
-                           :: "r"(in_shared(to + t)), "{letter}"(x[t]), "r"(in_shared(end)) : "memory");
-    if (rank) ptx::red_async(ptx::op_{tag}, to + t, x[t], end);
-    if (rank && t == 0) {{
-        asm volatile("cp.reduce.async.bulk.shared::cluster.shared::cta.{form}.{op}.{t} [%0], [%1], %2, [%3];"
-                     :: "r"(in_shared(to)), "r"(in_shared(tile)), "r"((int)sizeof tile), "r"(in_shared(end)) : "memory");
-        ptx::cp_reduce_async_bulk(ptx::space_cluster, ptx::space_shared, ptx::op_{tag}, to, tile, sizeof tile, end);
-    }}
-    while (!rank && !over(&bar, 0)) {{}}
-    if (!rank) y[t] = tile[t];
-    meet();
-}}"""
-
-
-def numbers(t, seed):
+def numbers(name, seed):
+    """Of halves some are subnormal."""
     drawn = np.random.default_rng(seed)
-    if t == "bf16":
-        return (drawn.integers(-9, 9, 32).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    if t[0] == "f":
-        return (drawn.integers(-99, 99, 32) * 2.0**-24).astype(TYPES[t])         # of f16 subnormal
-    return drawn.choice([0, 1, 5, 7, 2**31 - 1, 2**31], 32).astype(TYPES[t])
+    if TYPES[name]().dtype.kind == "f":
+        return (drawn.integers(-99, 99, 32) * 2.0**-24).astype(TYPES[name])
+    return drawn.choice([0, 1, 5, 7, 2**31 - 1, 2**31], 32).astype(TYPES[name])
 
 
-def applied(op, t, old, v, times):
-    for _ in range(times):
-        if t == "bf16":
-            wide = [(x.astype(np.uint32) << 16).view(np.float32) for x in (old, v)]
-            old = (OPERATIONS[op](*wide).view(np.uint32) >> 16).astype(np.uint16)
-        else:
-            old = OPERATIONS[op](old, v).astype(old.dtype)
-    return old
-
-
-def module():
-    return compiled(HEAD + "".join(kernels(*form) for form in FORMS))
-
-
-@pytest.mark.parametrize("op, t", FORMS)
-def test_each_operation_and_type(op, t):
-    for how in EVERY_ORDER:
-        x, y = numbers(t, 1), numbers(t, 2)
-        bits = np.dtype(f"u{y.itemsize}")
-        right = applied(op, t, y, x, 2)
-        with how():
-            module()[f"{op}_{t}"][1, 32](x.view(bits), y.view(bits))
-        assert (y == right).all(), how
-        if (op, t) in IN_CLUSTER:
-            right = applied(op, t, y, x, 4)
+@pytest.mark.parametrize("blocks, table", [(1, GLOBAL), (2, CLUSTER)], ids=["global", "cluster"])
+@pytest.mark.parametrize("name", TYPES)
+def test_each_operation_and_type(mod, name, blocks, table):
+    held = (lambda a: (a.view(np.uint32) >> 16).astype(np.uint16)) if "bf" in name else np.copy
+    launch = mod[f"reduced<{name}, uint16_t>" if "bf" in name else f"reduced<{name}>"][blocks, 32, 0, blocks]
+    for number, op in enumerate(OPERATIONS):
+        for how in EVERY_ORDER:
+            x, right = numbers(name, 1), numbers(name, 2)
+            y = held(right)
+            if name not in table[op].split():
+                with pytest.raises(cuda.KernelError, match="PTX does not have it for"):
+                    launch(held(x), y, number)
+                break
+            for _ in range(blocks):
+                right = OPERATIONS[op](right, x).astype(x.dtype)
             with how():
-                module()[f"pushed_{op}_{t}"][2, 32](x, y)
-            assert (y == right).all(), how
+                launch(held(x), y, number)
+            assert (y == held(right)).all(), (op, how)
 
 
-def test_vectors_are_stored():
-    for how in EVERY_ORDER:
-        y = np.zeros(16, np.uint32)
-        with how():
-            module().vectors[2, 16](np.arange(16, dtype=np.uint32), y)
-        assert (y == np.arange(16)).all()
+def test_what_ptxas_takes_and_refuses():
+    at, bulk, later = ("address", "a", "0"), "cp.reduce.async.bulk.global.shared::cta.bulk_group.", ".async.mbarrier::complete_tx::bytes."
+    assert "{0, 6}" in translate(bulk + "L2::cache_hint.add.noftz.f16", [at, at, "n", "policy"])
+    assert "store_later<8>" in translate(f"st{later}v2.f64", [at, ["v"] * 2, at])
+    for opcode in ("add.f16", "add.s64", "min.noftz.f16", "and.u32"):
+        with pytest.raises(Unknown):
+            translate(bulk + opcode, [at, at, "n"])
+    for opcode, value in (("st{}v4.b64", ["v"] * 4), ("st{}v2.b32", "v"), ("red{}and.u32", "v"), ("st{}b16", "v")):
+        with pytest.raises(Unknown):
+            translate(opcode.format(later), [at, value, at])
 
 
 def test_they_are_counted_as_copies_out():
@@ -147,5 +99,5 @@ def test_they_are_counted_as_copies_out():
         test_clusters.launched(compiled(test_clusters.SOURCE), "later", 0)
     first, second = (launch.copies_out for launch in report.launches)
     assert (first.requests, first.bytes, first.sectors, first.unique_sectors) == (6, 1536, 48, 24)
-    assert (second.requests, second.bytes, second.sectors) == (4 * 129, 4 * 768, 0)
+    assert (second.requests, second.bytes, second.sectors) == (4 * 105, 4 * 768, 0)
     assert report.launches[1].copies_in.requests == 0
