@@ -99,7 +99,7 @@ static Barrier& barrier_at(const void* p, const void* site, bool copies = false)
 void mbarrier_init(void* p, uint32_t count, const void* site) {
     if (!current) return;
     if ((uintptr_t)p % 8) misused("not aligned", p, site);
-    if (!count || count > MOST) misused("count", p, site);
+    if (!count || count > MOST) misused("wrong count", p, site);
     auto& all = of(here()).barriers;
     if (all.count((uintptr_t)p)) misused("initialised twice", p, site);
     touch((uintptr_t)p, 8, 1, false, site);
