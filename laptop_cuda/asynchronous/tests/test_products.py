@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import EVERY_ORDER, compiled
+from engine_kit import compiled
 
 BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
 HEAD = r"""
@@ -37,7 +37,7 @@ def function(n, d, a, b, more="", from_registers=False, satfinite=""):
             f'                 : {outputs} : {inputs}, "l"(b), "r"(adds));\n}}\n')
 
 
-PIPELINE = HEAD + function(64, "f32", "f16", "f16", ", 1, 1, 0, 0") + r"""
+SOURCE = HEAD + function(64, "f32", "f16", "f16", ", 1, 1, 0, 0") + r"""
 __device__ void arrived(uint64_t* bar, int parity) { while (!ptx::mbarrier_try_wait_parity(bar, parity)) {} }
 
 // One warp orders tiles into a ring of two, a warpgroup multiplies them.
@@ -74,20 +74,24 @@ __global__ void pipeline(const __grid_constant__ CUtensorMap A, const __grid_con
     for (int i = 0; i < 32; ++i)
         out[(t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8) * 64 + t % 4 * 2 + i / 4 * 8 + i % 2] = d[i];
 }
+template <int TO> __device__ void take() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(TO)); }
+template <int TO> __device__ void give() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(TO)); }
+__global__ void __launch_bounds__(384, 1) shifted(int* out, int fault) {
+    int group = threadIdx.x / 128, part = fault == 3 && threadIdx.x >= 352;
+    if (group == 2 && fault == 1) give<32>();
+    else if (group == 2 && fault == 2) cuda::ptx::setmaxnreg_dec(cuda::ptx::n32_t<176>());        // more than 168
+    else if (group == 2 && !part) give<24>();                                                   // 3 * 168 = 24 + 2 * 240
+    else if (group < 2 && fault != 3 && fault != 4) take<240>();
+    else if (group < 2 && fault == 4) cuda::ptx::setmaxnreg_inc(cuda::ptx::n32_t<160>());                      // fewer
+    if (fault == 5) take<257>();
+    if (fault == 6 && group == 0) threadIdx.x < 32 ? give<232>() : give<224>();                 // not alike
+    out[threadIdx.x] = 1;
+}
 """
-# what is taken away, the tiles, and the error
-WRONG = [(1, 5, "race", "copy into it is under way", "a[i % 2], &A"), (2, 5, "race", "may still read", "a[i % 2], &A"),
-         (3, 5, "race", "by an ordinary store", "asm volatile"), (4, 5, "race", "no wgmma.fence", "asm volatile"),
-         (5, 5, "race", "no wgmma.fence", "asm volatile"), (6, 5, "race", "may still read", "a[i % 2], &A"),
-         (6, 2, "race", "reads a sum", "= d[i]"), (7, 2, "race", "reads a sum", "= d[i]"),
-         (8, 2, "race", "reads a sum", "= d[i]"), (9, 2, "race", "writes a sum", "d[7] = 0"),
-         (11, 1, "bad descriptor", "a-desc whose start address is 128 bytes into a pattern of 1024", "asm volatile"),
-         (12, 1, "bad descriptor", "a-desc with a bit outside of its fields", "asm volatile"),
-         (13, 1, "bad descriptor", "another descriptor in one thread", "asm volatile")]
 
 
 def multiplied(fault=0, tiles=5):
-    mod = compiled(PIPELINE)
+    mod = compiled(SOURCE)
     random = np.random.default_rng(1)
     a, b = (random.integers(-4, 5, (64, 320)).astype(np.float16) for _ in "ab")
     out = np.zeros((64, 64), np.float32)
@@ -95,23 +99,16 @@ def multiplied(fault=0, tiles=5):
     return out, a.astype(float) @ b.astype(float).T
 
 
-def test_a_pipeline_is_right_and_clean_in_every_order():
-    for how in EVERY_ORDER:
-        with how():
-            out, right = multiplied()
-        assert (out == right).all(), how
+def launched(name, fault):
+    if name != "shifted":
+        return multiplied(fault, int(name[0]))
+    compiled(SOURCE).shifted[1, 384](out := np.zeros(384, np.int32), fault)
+    return out, 1
+
+
+def test_sums_may_be_scaled_before_a_fence():
     with cuda.sanitize():
-        multiplied(10)                   # sums may be scaled before a fence
-
-
-@pytest.mark.parametrize("fault, tiles, kind, words, text", WRONG)
-def test_what_is_taken_away_is_an_error_with_its_line(fault, tiles, kind, words, text):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        multiplied(fault, tiles)
-    assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
-    assert text in PIPELINE.splitlines()[caught.value.line - 1], str(caught.value)
-    if "a sum" in words:                 # with the product's line, too
-        assert str(caught.value).count("asm volatile") == 1, str(caught.value)
+        multiplied(10)
 
 
 def test_products_and_the_copies_that_feed_them_are_counted():
@@ -234,35 +231,3 @@ def test_a_product_in_every_layout_and_type(number):
         right = right.clip(-2**31, 2**31 - 1) if more.get("satfinite") else (right + 2**31) % 2**32 - 2**31
     right = right[t // 32 * 16 + t % 32 // 4 + 8 * (i // 2 % 2), i // 4 * 8 + t % 4 * 2 + i % 2]
     assert np.allclose(found, right, *((2**-10, 2**-7) if d == "f16" else (1e-7, 0)))
-
-
-REGISTERS = r"""
-#include <cuda/ptx>
-template <int TO> __device__ void take() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(TO)); }
-template <int TO> __device__ void give() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(TO)); }
-__global__ void __launch_bounds__(384, 1) shifted(int* out, int fault) {
-    int group = threadIdx.x / 128, part = fault == 3 && threadIdx.x >= 352;
-    if (group == 2 && fault == 1) give<32>();
-    else if (group == 2 && fault == 2) cuda::ptx::setmaxnreg_dec(cuda::ptx::n32_t<176>());        // more than 168
-    else if (group == 2 && !part) give<24>();                                                   // 3 * 168 = 24 + 2 * 240
-    else if (group < 2 && fault != 3 && fault != 4) take<240>();
-    else if (group < 2 && fault == 4) cuda::ptx::setmaxnreg_inc(cuda::ptx::n32_t<160>());                      // fewer
-    if (fault == 5) take<257>();
-    if (fault == 6 && group == 0) threadIdx.x < 32 ? give<232>() : give<224>();                 // not alike
-    out[threadIdx.x] = 1;
-}
-"""
-
-
-@pytest.mark.parametrize("fault, kind, words, text", [
-    (1, "deadlock", "setmaxnreg.inc waits for more registers than", "setmaxnreg.inc"), (2, "assertion", ".dec to more", "// more"),
-    (3, "barrier divergence", "in a part of a warpgroup", "setmaxnreg.dec"), (4, "assertion", "to fewer", "// fewer"),
-    (5, "assertion", "24 to 256", "setmaxnreg.inc"), (6, "barrier divergence", "another number of registers", "setmaxnreg.dec")])
-def test_registers_change_hands_by_whole_warpgroups(fault, kind, words, text):
-    for how in EVERY_ORDER:
-        with how():
-            compiled(REGISTERS).shifted[1, 384](np.zeros(384, np.int32), 0)
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        compiled(REGISTERS).shifted[1, 384](np.zeros(384, np.int32), fault)
-    assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
-    assert text in REGISTERS.splitlines()[caught.value.line - 1], str(caught.value)

@@ -1,9 +1,9 @@
 """cp.reduce.async.bulk, red.async and st.async: each operation and type against NumPy, forms, counts. What goes wrong with
-them is in test_copies.py and test_clusters.py."""
+them is in pairs.toml."""
+import copies
 import numpy as np
 import pytest
 import test_clusters
-import test_copies
 
 import laptop_cuda as cuda
 from engine_kit import EVERY_ORDER, compiled, mod  # noqa: F401
@@ -95,8 +95,8 @@ def test_what_ptxas_takes_and_refuses():
 def test_they_are_counted_as_copies_out():
     """In global memory with their sectors; each store of a lane by itself."""
     with cuda.profile() as report:
-        test_copies.launched(compiled(test_copies.SOURCE), "handed_over", 10)
-        test_clusters.launched(compiled(test_clusters.SOURCE), "later", 0)
+        copies.launched("handed_over", 10)
+        test_clusters.launched("later", 0)
     first, second = (launch.copies_out for launch in report.launches)
     assert (first.requests, first.bytes, first.sectors, first.unique_sectors) == (6, 1536, 48, 24)
     assert (second.requests, second.bytes, second.sectors) == (4 * 105, 4 * 768, 0)

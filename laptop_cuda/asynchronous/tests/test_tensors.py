@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import EVERY_ORDER, mod, ramp  # noqa: F401
+from engine_kit import EVERY_ORDER, compiled, mod, ramp  # noqa: F401
 from laptop_cuda.programs import run
 from laptop_cuda.programs.report import text
 
@@ -166,16 +166,8 @@ def test_one_to_five_dimensions(mod, shape, box, steps, fill):
         assert np.array_equal(seen, tile, equal_nan=True)
 
 
-@pytest.mark.parametrize("fault, kind, words, text", [
-    (1, "race", "while a bulk copy into it is under way", "seen[i]"),
-    (2, "race", "no fence.proxy.async", "ptx::cp_async_bulk_tensor("),
-    (3, "deadlock", "does not end", ""), (4, "bad descriptor", "in shared or local memory", "fault == 4"),
-    (7, "not supported", "PTX does not have it for", "else if"), (5, "misaligned", "an innermost coordinate that is no multiple of 16 bytes", "cde::cp_async_bulk_tensor_2d")])
-def test_a_forgotten_wait_fence_or_byte_is_an_error_with_its_line(mod, fault, kind, words, text):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        moved(mod, 128, x=fault == 5, fault=fault)
-    assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
-    assert text in SOURCE.splitlines()[caught.value.line - 1]
+def launched(name, fault):
+    return moved(compiled(SOURCE), 128, x=fault == 5, fault=fault)
 
 
 A = np.zeros((4, 8), np.float32)

@@ -2,9 +2,9 @@
 import re
 from collections import defaultdict
 
+import copies
 import numpy as np
 import pytest
-import test_copies
 import test_products
 from engine_kit import compiled
 
@@ -18,7 +18,7 @@ def timeline(launch, **how):
 
 
 def ring(fault=0):
-    test_copies.launched(compiled(test_copies.SOURCE), "ring", fault)
+    copies.launched("ring", fault)
 
 
 @pytest.mark.parametrize("order", ["late", "early", "seeded"])
@@ -45,11 +45,11 @@ def test_who_waits_for_whom():
     assert sum(r["what"] == "product issued" for r in made.rows) == 4 * 20
     assert "at most 2." in made.svg() and len(re.findall("<rect", made.svg())) > 100
     line = next(r["line"] for r in made.rows if r["what"] == "product issued")
-    assert "wgmma" in test_products.PIPELINE.splitlines()[line - 1]
+    assert "wgmma" in test_products.SOURCE.splitlines()[line - 1]
 
 
 def test_one_buffer_is_one_stage():
-    _, made = timeline(lambda: test_copies.launched(compiled(test_copies.SOURCE), "by_state", 0))
+    _, made = timeline(lambda: copies.launched("by_state", 0))
     assert made.depth == 1 and {barrier for barrier, _ in made.stages} == {"bar"}
     with pytest.raises(ValueError, match="order is one of"):
         timeline(ring, order="soon")
@@ -58,7 +58,7 @@ def test_one_buffer_is_one_stage():
 def test_the_player_marks_what_a_warp_did_last_on_its_lane():
     with cuda.profile() as report:
         ring()
-    replay, lines = report.launches[0].replay(), test_copies.SOURCE.splitlines()
+    replay, lines = report.launches[0].replay(), copies.SOURCE.splitlines()
     lanes, of = replay.timelines[0], defaultdict(list)
     for n, step, last, top, said in lanes["at"]:
         text = lines[replay.steps[n]["line"] - 1]

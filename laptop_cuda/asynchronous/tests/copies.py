@@ -1,10 +1,7 @@
-"""mbarrier, bulk copies and the fence between the proxies: right in three orders and plain, and each wrong kernel beside
-its right one an error with its line, whichever moment the copies choose."""
+"""Kernels of test_pairs.py: mbarrier, bulk copies and reductions, the fence between the proxies."""
 import numpy as np
-import pytest
 
-import laptop_cuda as cuda
-from engine_kit import EVERY_ORDER, mod, ramp  # noqa: F401
+from engine_kit import compiled, ramp
 
 SOURCE = r"""
 #include <cuda/barrier>
@@ -140,73 +137,16 @@ __global__ void against_rules(const float* x, float* y, int rule) {
 }
 """
 # kernel, its threads, and how many numbers it is given for n
-RIGHT = {"ring": (96, 7, 7 * 128), "by_state": (32, 4, 4 * 32), "handed_over": (64, 3, 3 * 64), "filled": (64, 48, 64)}
-WRONG = [("ring", 1, "race", "no __syncthreads() in between", "try_wait"),
-         ("ring", 2, "race", "while a bulk copy into it is under way", "cp_async_bulk("),
-         ("ring", 3, "deadlock", "phase 0 (parity 0) of full[0] does not end, with 16 bytes still to come", ""),
-         ("ring", 4, "race", "while a bulk copy into it is under way", "out[k] ="),
-         ("ring", 5, "race", "or a wait for the other parity", "out[k] ="),
-         ("ring", 6, "misused barrier", "before anybody has seen", "arrive(&empty"),
-         ("ring", 7, "race", "by an ordinary store before, with no fence.proxy.async", "cp_async_bulk("),
-         ("ring", 8, "race", "while a bulk copy may still read it", "out[k] ="),
-         ("by_state", 1, "race", "while a bulk copy into it is under way", "tile[31 -"),
-         ("by_state", 3, "misused barrier", "with the state of a phase that was over before", "fault == 3"),
-         ("by_state", 2, "misused barrier", "which is an mbarrier already", "again"),
-         ("handed_over", 1, "race", "no fence.proxy.async", "cp_async_bulk("),
-         ("handed_over", 2, "race", "no fence.proxy.async", "cp_async_bulk("),
-         ("handed_over", 4, "race", "no cp.async.bulk.wait_group", "y[64 * i]"),
-         ("handed_over", 5, "race", "groups are per thread", "tile[t] ="),
-         ("handed_over", 12, "race", "no fence.proxy.async", "cp.reduce.async.bulk."), ("handed_over", 13, "race", "groups are per thread", "tile[t] ="),
-         ("handed_over", 14, "race", "no cp.async.bulk.wait_group", "y[64 * i]"), ("handed_over", 15, "race", "updated atomically by one", "// no atomic"),
-         ("handed_over", 16, "race", "updated atomically by one", "// nor this"), ("handed_over", 17, "race", "copy into it is under way", "cp.reduce.async"),
-         ("filled", 1, "race", "writes tile[0] by a bulk copy", "memcpy_async_tx"),
-         ("filled", 2, "race", "while a bulk copy into it is under way", "2 * tile[")]
-# with the threads in reverse some read before the copy is issued; at once landed, some find another phase
-OTHERWISE = {("reverse", "ring", 1): "misused barrier", ("reverse", "ring", 4): "uninitialized",
-             ("reverse", "ring", 5): "uninitialized", ("early", "ring", 5): "deadlock",
-             ("early", "by_state", 1): "misused barrier"}
-RULES = {1: "count that is not 1 to", 2: "no multiple of 8", 3: "no mbarrier.init has made one",
-         4: "a srcMem that is no multiple of 16", 5: "a size that is no multiple of 16",
-         6: "to that of the same block", 7: "more than 1,048,575 bytes", 8: "already",
-         9: "no mbarrier.init has made one", 10: "x has 64 float32", 11: "a size that is no multiple of 16", 12: "PTX does not have", 13: "add.f16"}
+SHAPES = {"ring": (96, 7, 7 * 128), "by_state": (32, 4, 4 * 32), "handed_over": (64, 3, 3 * 64), "filled": (64, 48, 64)}
 
 
-def launched(mod, name, fault):
-    threads, n, size = RIGHT[name]
+def launched(name, fault):
+    mod = compiled(SOURCE)
+    if name == "against_rules":
+        return mod.against_rules[1, 1](ramp(64), ramp(64), fault)
+    threads, n, size = SHAPES[name]
     x, y = ramp(size), np.zeros(size, np.float32)
     getattr(mod, name)[1 + (fault > 9), threads](x, y, n, fault)
     if name == "by_state":
         x = x.reshape(-1, 32)[:, ::-1].ravel()
-    return x * (np.arange(size) < n if name == "filled" else 1 + (fault > 9)), y
-
-
-@pytest.mark.parametrize("name, fault", [*((name, 0) for name in RIGHT), *(("handed_over", fault) for fault in (3, 10, 11))])
-def test_right_kernels_are_clean_in_every_order(mod, name, fault):
-    for how in EVERY_ORDER:
-        with how():
-            x, y = launched(mod, name, fault)
-        assert (y == 2 * x).all(), how
-
-
-@pytest.mark.parametrize("name, fault, kind, words, text", WRONG)
-def test_wrong_ones_are_errors_with_their_line(mod, name, fault, kind, words, text):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        launched(mod, name, fault)
-    assert caught.value.kind == kind and words in str(caught.value), str(caught.value)
-    assert text in SOURCE.splitlines()[caught.value.line - 1], str(caught.value)
-
-
-@pytest.mark.parametrize("order", ["reverse", "early"])
-@pytest.mark.parametrize("name, fault, kind", [(name, fault, kind) for name, fault, kind, _, _ in WRONG])
-def test_and_where_copies_land_at_once(mod, name, fault, kind, order):
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(order=order):
-        launched(mod, name, fault)
-    assert caught.value.kind == OTHERWISE.get((order, name, fault), kind), str(caught.value)
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_what_the_manual_rules_out(mod, rule):
-    x = ramp(64)
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.against_rules[1, 1](x, x, rule)
-    assert RULES[rule] in str(caught.value) and caught.value.line
+    return y, 2 * x * (np.arange(size) < n if name == "filled" else 1 + (fault > 9))
