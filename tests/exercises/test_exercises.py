@@ -826,6 +826,8 @@ RIGHT = {        # forbidden names that are one's own, in tests or in a text; wa
     "1.5": "def attention(q, k, v, mask=None):\n    s = torch.einsum('bhmd,bhnd->bhnm', k, q) * q.shape[-1] ** -0.5\n    if mask is not None:\n        s = s + torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)\n    return s.softmax(3).nan_to_num() @ v\n",
     "2.9": "def axes_angles(positions, axis_of_pair, frequencies):\n    pick = torch.zeros(positions.shape[1], len(axis_of_pair))\n    for pair, axis in enumerate(axis_of_pair):\n        pick[axis, pair] = frequencies[pair]\n    return positions.float() @ pick\n",
     "3.4": "def grouped_attention(q, k, v):\n    q = q.unflatten(1, (k.shape[1], -1))\n    p = torch.einsum('bhmd,bhgnd->bhgnm', k, q).div(q.shape[-1] ** 0.5).softmax(-1)\n    return torch.einsum('bhme,bhgnm->bhgne', v, p).flatten(1, 2)\n",
+    "3.13": find("3.13").solution.replace("pair < heads * 32", "pair < heads * n").replace(
+        "pair / 32, row = pair % 32", "pair / n, row = pair % n").replace("weight[pair]", "weight[head * 32 + row]"),
     "4.12": "def products(q, k, gates):\n    total = gates.log().cumsum(0)\n    return (q[:, None] * k * (total[:, None] - total).exp()).sum(-1).tril()\n",
     "5.5": ATTEND_LISTED, "7.6": "parts = math.ceil(4.8e12 * 700e-9 / (4 * 8 * 512) / 8)\n"}
 
@@ -856,6 +858,11 @@ NEAR = {        # near a known mistake: the name that is true of it, if there is
             "reads an element once per product, which the tiles are there to save"),
     "1.10": (("largest = new_largest;", "out[row * columns + c] = largest = new_largest;"), None),
     "3.13": (("out[e] = sum", "out[e % latent_dim] = sum"), None), "5.6": (("j * d + c", "j * 32 + c"), None),
+    "1.10 twice in a line": (("float new_largest = fmaxf(largest, entry)", "float new_largest = fmaxf(largest, x[row * columns + c])"), "reads every entry three times"),
+    "2.3": (("torch.arange(n)", "torch.arange(n).half()"), None), "5.11": (("chosen.clamp(min=0)", "chosen.abs()"), None),
+    "2.5": (("unit >= n * half", "unit >= n * 2 * half"), "lets threads past the last pair work"),
+    "2.6": (("angles[i]", "angles[row * pairs + i]"), "takes the number of the thread for that of the pair in its row"),
+    "5.6 and returns": (("    float sum", "    if (start[row] == start[row + 1]) return;\n    float sum"), "leaves a row that visits nothing unwritten"),
     "6.2": (("torch.maximum(m, s)", "torch.maximum(m, s.abs())"), None), "8.8": (("source\n", "source or None\n"), None),
     "7.9": (("[j for j in range(t + 1) if j < n_sink or", "[j for j in range(max(t + 1, n_sink)) if j < n_sink or"), None),
     "8.6": (("__syncthreads();\n    for (int w", "__syncthreads();\n    largest = 0.0f;\n    for (int w"), None),
@@ -867,7 +874,7 @@ NEAR = {        # near a known mistake: the name that is true of it, if there is
 @pytest.mark.parametrize("id", NEAR)
 def test_a_mistake_is_named_only_where_the_name_is_true(id):
     (old, new), name = NEAR[id]
-    ex = find(id)
+    ex = find(id.split()[0])
     assert old in ex.solution
     verdict = core.evaluate(ex, ex.solution.replace(old, new), 3)
     assert (verdict.status, verdict.misconception) == (WRONG, name), str(verdict)

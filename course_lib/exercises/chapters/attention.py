@@ -112,6 +112,7 @@ exercise(id="1.5", title="Attention, with a mask", kind="write", points=3, minut
     - `mask`, if given, is boolean and broadcasts to `(b, h, n, m)`; `True` means *may attend*
     - a hidden key gets weight 0, and the visible ones of a row share the weight 1
     - a query that may attend to nothing gets 0, not NaN
+    - torch's own `scaled_dot_product_attention` may not be used
     """, given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",), solution='''
     def attention(q, k, v, mask=None):
         """q (b, h, n, d), k (b, h, m, d), v (b, h, m, v_dim) -> (b, h, n, v_dim)."""
@@ -280,6 +281,8 @@ exercise(id="1.8", title="A whole layer", kind="write", points=3, minutes=12, di
         Misconception("leaves the tokens before the heads", change=[
             ("-> b h n d", "-> b n h d"), ('"b h n d -> b n (h d)"', '"b n h d -> b n (h d)"')],
                       ask="Attention compares entries along the axis before the last. Which axis is that in (b, n, h, d)?"),
+        Misconception("divides by the root of d once more", change=("attention(q, k", "attention(q / math.sqrt(q.shape[-1]), k"),
+                      ask="`F.scaled_dot_product_attention` is *scaled*: by what has it divided the scores already?"),
         Misconception("lets every token see the future", change=(", is_causal=True", ""),
                       ask="Change the last token of `x`. Which rows of your result change, and which may?")],
     hints=["Three steps: split (b, n, h d) into (b, h, n, d), attend, join again. Exercise 1.7 was the first.",
@@ -357,7 +360,7 @@ kernel_exercise(id="1.10", title="Softmax in two passes", points=3, minutes=15, 
                       ask="What is the largest of two entries of -3e38, and what does your loop find?"),
         Misconception("starts the search for the largest at 0", change=("largest = -INFINITY", "largest = 0.0f"),
                       ask="What is found in a row whose entries are all near -900?"),
-        Misconception("reads the row three times: for the largest, for the sum, for the result", code=SIGNATURE + """\
+        Misconception("reads every entry three times", code=SIGNATURE + """\
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     float largest = -INFINITY, total = 0.0f;
@@ -365,8 +368,8 @@ kernel_exercise(id="1.10", title="Softmax in two passes", points=3, minutes=15, 
     for (int c = 0; c < columns; ++c) total += expf(x[row * columns + c] - largest);
     for (int c = 0; c < columns; ++c) out[row * columns + c] = expf(x[row * columns + c] - largest) / total;
 }
-""", ask="The result is right. What do you know after the first entry, and after the second? Keep the largest *and* the "
-         "sum as you go; the theorem says what to do with the sum when the largest grows."),
+""", ask="The result is right. Does one loop look for the largest and the next add up, or is `x[c]` written twice in a line? "
+         "Two loops are enough, and in each a variable can keep the entry."),
         Misconception("works on rows past the end", change=("    if (row >= rows) return;\n", ""),
                       ask="With 33 rows and blocks of 32 there are 64 threads. What does thread 40 do?")],
     hints=["Three lines in the first loop: the new largest, the sum, then remember the new largest.",
@@ -423,10 +426,10 @@ kernel_exercise(
                       code=BLOCK.replace("@\n", "\n").replace("    part[t] = total;\n    __syncthreads();\n",
                                                              "    part[t] = total;\n"),
                       ask="Thread 0 reads `part[32]`. Which barrier makes sure that thread 32 has written it?"),
-        Misconception("waits, but not between the two lines that race",
+        Misconception("does not make all threads wait between the two lines that race",
                       code=BLOCK.replace("    largest = part[0];\n@\n", "    __syncthreads();\n    largest = part[0];\n\n"),
                       ask="After the first loop, which line reads `part[0]` and which writes it next? Do all threads wait "
-                          "between those two? (A barrier is a call: `__syncthreads();`)")],
+                          "between those two? (A barrier is a call, `__syncthreads();`, and a fence is none.)")],
     hints=["A race has two sides: one thread reads `part[0]`, another writes it, and nothing orders the two.",
            "Thread 0 may run ahead: it can have stored its part of the sum before thread 40 has read the largest entry.",
            "Everybody must have read `part[0]` before anybody stores a new `part[t]`."])

@@ -412,8 +412,8 @@ def latent_launch(q, tokens, latent_dim):
                   args=[q, tokens, out((heads, latent_dim)), heads, n, latent_dim, width - latent_dim])
 
 def latent_traffic(q, tokens, latent_dim):
-    """Each token once; a warp reads one number of a query at a time: a sector."""
-    return 4 * tokens.numel() + 32 * q.numel() + 4 * len(q) * latent_dim
+    """Each token once; a warp reads one number of a query at a time: a sector. Two warps may share a head."""
+    return 4 * tokens.numel() + 32 * q.numel() * (2 if len(tokens) % 32 else 1) + 4 * len(q) * latent_dim
 
 LATENT_HEADS = '''
 __global__ void latent_heads(const float* __restrict__ q, const float* __restrict__ tokens, float* __restrict__ out,

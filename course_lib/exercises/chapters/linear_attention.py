@@ -411,6 +411,8 @@ exercise(id="4.6", title="Replace, do not pile up", kind="write", points=2, minu
                       ask="Is there a |k| in the formula? What does a short key write?"),
         Misconception("corrects with the sign turned round", change=("(v - k @ state)", "(k @ state - v)"),
                       ask="After the update the state should return v for k. In which direction must it move?"),
+        Misconception("writes all of the difference, whatever beta is", change=("beta * k[:, None]", "k[:, None]"),
+                      ask="With beta = 0 nothing should be written. What does your update do then?"),
         Misconception("scales the value by beta, but not the correction", change=(
             "beta * k[:, None] * (v - k @ state)", "k[:, None] * (beta * v - k @ state)"),
                       ask="With beta = 0 nothing should be written. What does your update do then?")],

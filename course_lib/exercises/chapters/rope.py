@@ -75,7 +75,7 @@ def angle_cases(rng):
     yield Case(3, 4, 100.0, label="3 positions, head_dim 4, base 100")
     yield Case(1, 2, 10000.0, label="one position, one pair")
     yield Case(5, 64, 10000.0, label="5 positions, head_dim 64")
-    yield Case(300, 32, 500000.0, label="300 positions, base 500,000")
+    yield Case(3000, 32, 500000.0, label="3,000 positions, base 500,000")
     n, d, base = whole(rng, 2, 90), 2 * whole(rng, 2, 40), 1000.0 * whole(rng, 2, 900)
     yield Case(n, d, base, label=f"{n} positions, head_dim {d}, base {base:,.0f}")
 
@@ -223,7 +223,7 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
                       ask="One pair per thread: how many pairs are to be turned in all?"),
         Misconception("pairs neighbours", change=[("x + row * 2 * half + i;", "x + row * 2 * half + 2 * i;"), ("first + half;", "first + 1;")],
                       ask="Those are interleaved pairs. Where is the partner of entry i when halves are paired?"),
-        Misconception("forgets the ragged guard", change=("    if (unit >= n * half) return;\n", ""),
+        Misconception("lets threads past the last pair work", change=("    if (unit >= n * half) return;\n", ""),
                       ask="How many threads run in all, and how many pairs are there?"),
         Misconception("steps through the tables by the width of x", change=("positions[row] * half + i", "positions[row] * 2 * half + i"),
                       ask="How many entries does one position have in `cos`?")],
@@ -279,7 +279,12 @@ kernel_exercise(id="2.6", title="Fast, for some widths", points=3, minutes=8, di
             "*place = make_float4(v.x * c0 - v.y * s0, v.x * s0 + v.y * c0, v.z * c1 - v.w * s1, v.z * s1 + v.w * c1);",
             "place[0] = v.x * c0 - v.y * s0; place[1] = v.x * s0 + v.y * c0; place[2] = v.z * c1 - v.w * s1; place[3] = v.z * s1 + v.w * c1;"),
                       ask="Three pairs, two at a time: who turns the third?"),
-        Misconception("loads four floats one by one and still runs over the end of a row", code=FAULTY_VECTOR.replace(
+        Misconception("takes the number of the thread for that of the pair in its row", change=("angles[i]", "angles[unit]"),
+                      ask="Two rows of 6 have six pairs and three angles. Which angle turns the first pair of row 1?"),
+        Misconception("moves one pair per thread and has the threads for half of them", change=(
+            "int row = unit / pairs, i = unit % pairs", "int units_per_row = (pairs + 1) / 2, row = unit / units_per_row, i = unit % units_per_row"),
+                      ask="A row of 6 has three pairs. How many threads does your row have, and which pair does none of them turn?"),
+        Misconception("moves two pairs at a time and still runs over the end of a row", code=FAULTY_VECTOR.replace(
             "float4* place = reinterpret_cast<float4*>", "float* place = ").replace(
             "float4 v = *place;", "float4 v = make_float4(place[0], place[1], place[2], place[3]);").replace(
             "*place = make_float4(v.x * c0 - v.y * s0, v.x * s0 + v.y * c0, v.z * c1 - v.w * s1, v.z * s1 + v.w * c1);",

@@ -214,6 +214,8 @@ def attend_blocks(q, k, v, visits, block):
         Misconception("forgets the largest score of the blocks before", change=(
             "torch.maximum(m, scores.amax(-1, keepdim=True))", "scores.amax(-1, keepdim=True)"),
                       ask="If the first block's largest score was 300 and the second's is -300, what is exp(300 - (-300))?"),
+        Misconception("does not keep the largest score so far for the next block", change=("            m = top\n", ""),
+                      ask="At the third block: by which largest score are `s` and `o` measured, and from which does your `shrink` start?"),
         Misconception("takes the place in the list for the block", change=("for c in columns:", "for c in range(len(columns)):"),
                       ask="The list [2, 0] has two entries. Which blocks does it name?"),
         Misconception("walks over all blocks, and hides those that are on no list", change=[
@@ -308,6 +310,8 @@ __global__ void average_blocks(const float* __restrict__ v, const int* __restric
                       ask="How many values does the last block hold when there are 100?"),
         Misconception("divides by 0 where a row visits nothing", change=("seen > 0 ? sum / seen : 0.0f", "sum / seen"),
                       ask="How many values has a row seen whose list is empty?"),
+        Misconception("leaves a row that visits nothing unwritten", change=("out[row * d + c] = seen > 0 ? sum / seen : 0.0f", "if (seen > 0) out[row * d + c] = sum / seen"),
+                      ask="The array `out` is not cleared before the launch. What does it hold where no thread has written?"),
         Misconception("divides by all values, the unvisited ones too", change=("sum / seen", "sum / n"),
                       ask="The average is over the values of the visited blocks. How many are these?"),
         Misconception("visits one entry too many", change=("entry < start[row + 1]", "entry <= start[row + 1]"),
@@ -388,7 +392,7 @@ exercise(id="5.9", title="Only the best", kind="write", points=2, minutes=8, dif
         Misconception("returns the kept weights without their places", body="return torch.softmax(scores.topk(top, -1).values, -1)",
                       ask="The result has one column per key. In which column is the weight of the best key of row 0?"),
         Misconception("puts 0 where -inf belongs", change=("-math.inf", "0.0"), ask="A score of 0 is not weight 0. What is exp(0)?"),
-        Misconception("hides scores behind -10,000, where -inf is needed", change=("-math.inf", "-1e4"),
+        Misconception("hides scores behind a number such as -10,000, where -inf is needed", change=("-math.inf", "-1e4"),
                       ask="Which key gets the weight if every score that is kept is below -10,000?"),
         Misconception("hides the smallest of the kept scores as well", body='''
             least = scores.topk(top, -1).values[:, -1:]
@@ -444,10 +448,11 @@ def chosen_cases(rng):
     yield Case(randn(rng, 3, 4), randn(rng, 6, 4), randn(rng, 6, 3), few, label="1, 3 and 4 of 6 tokens")
     none = tokens(2, 5, 2)
     none[0], none[1] = torch.tensor([3, 0]), -1
-    yield Case(randn(rng, 2, 4), randn(rng, 5, 4), randn(rng, 5, 3), none, label="a query without a token")
     k, v = randn(rng, 5, 4), randn(rng, 5, 3)
+    k[1], v[1] = math.nan, math.nan
+    yield Case(randn(rng, 2, 4), k.clone(), v.clone(), none, label="a query without a token")
     k[4], v[4] = math.nan, math.nan
-    yield Case(randn(rng, 2, 4), k, v, torch.tensor([[0, 3, 2], [1, -1, 0]]), label="the last token is chosen by nobody and holds NaN")
+    yield Case(randn(rng, 2, 4), k, v, torch.tensor([[0, 3, 2], [2, -1, 0]]), label="tokens 1 and 4 are chosen by nobody and hold NaN")
     yield case(4, 20, 8, 3, "4 queries, 3 of 20 tokens, the others hold NaN")
     yield case(7, 33, 16, 2, "7 queries, 2 of 33 tokens, the others hold NaN", first=1)
 
@@ -522,7 +527,7 @@ exercise(id="5.12", title="Entries in the place of tokens", kind="write", points
     ''', cases=lambda rng: [
         Case(torch.tensor([[2.0], [4.0], [6.0], [8.0]]), torch.zeros(4, 1), 2, label="equal gates: means of two tokens"),
         Case(randn(rng, 12, 3), randn(rng, 12, 3), 4, label="12 tokens, entries of 4"),
-        Case(randn(rng, 11, 2), randn(rng, 11, 2), 3, label="11 tokens, entries of 3: two are left over"),
+        Case(randn(rng, 11, 2), 200 * randn(rng, 11, 2), 3, label="11 tokens, entries of 3: two are left over; large gates"),
         Case(randn(rng, 3, 2), randn(rng, 3, 2), 4, label="too few tokens for an entry")],
     compare=close(atol=1e-5), misconceptions=[
         Misconception("shows an entry from its first token on", change=("ratio * torch.arange(1, m + 1) - 1", "ratio * torch.arange(m)"),
@@ -542,6 +547,8 @@ exercise(id="5.12", title="Entries in the place of tokens", kind="write", points
             entries = (weights * values[:m * ratio].reshape(ratio, m, d)).sum(0)
             return entries, ratio * torch.arange(1, m + 1) - 1 <= torch.arange(n)[:, None]
             ''', ask="In `reshape(ratio, m, d)` the tokens run along the second axis first. Which tokens are in entry 0?"),
+        Misconception("takes the exponentials of the gates as they are", change=[(".softmax(1)", ".exp()"), (".sum(1)", ".sum(1) / weights.sum(1)")],
+                      ask="A gate may be several hundred. What is exp(300) in float32?"),
         Misconception("sums where it should average", change=(".softmax(1)", ".exp()"),
                       ask="With equal gates an entry is the mean of its tokens. What is yours?")],
     hints=["`gates[:m * ratio].reshape(m, ratio, d)` has the tokens of an entry in its second dimension.",

@@ -8,7 +8,7 @@ from ..running.results import Failure, Outcome, Run
 from .screen import normal
 from ..running.values import same
 
-SAME_KIND, SAME_LINES, EQUAL, SURE = 1, 2, 3, 4
+SAME_KIND, SAME_THREAD, SAME_LINES, EQUAL, SURE = 1, 2, 3, 4, 5
 
 
 def recognise(exercise: Exercise, cases: list[Case], run: Run, source: str,
@@ -16,7 +16,7 @@ def recognise(exercise: Exercise, cases: list[Case], run: Run, source: str,
     """(name, question) of the one of `mistakes`, (name, question, run), with the same outcomes, or None.
 
     Two misconceptions may both be a race, or both out of bounds: then the one that reports the same lines
-    wins, and if that does not tell them apart, none is named."""
+    wins, else the one with the same thread at the same element. If that does not tell them apart, none is named."""
     codes = {m.name: normal(exercise, exercise.wrong_code(m)) for m in exercise.misconceptions}
     found: list[tuple[int, str, str]] = []
     for name, ask, theirs in mistakes:
@@ -27,7 +27,7 @@ def recognise(exercise: Exercise, cases: list[Case], run: Run, source: str,
             level = SURE if codes.get(name) == normal(exercise, source) else min(levels)
             found.append((level, name, ask))
     best = [f for f in found if f[0] == max(found)[0]]
-    if not best or (best[0][0] == SAME_KIND and len(best) > 1):
+    if not best or (best[0][0] <= SAME_THREAD and len(best) > 1):
         return None
     return best[0][1:]
 
@@ -38,6 +38,8 @@ def alike(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> int:
         return _alike_failures(a.failure, b.failure) if a.failure and b.failure else 0
     if sorted(a.changed) != sorted(b.changed):
         return 0
+    if (a.counts or {}).get("unwritten") != (b.counts or {}).get("unwritten"):
+        return 0                                       # a NaN that was computed, and one never overwritten
     if exercise.traffic and a.counts and b.counts:
         if (over_budget(exercise, case, a) is None) != (over_budget(exercise, case, b) is None):
             return 0
@@ -58,7 +60,9 @@ def _alike_failures(a: Failure, b: Failure) -> int:
         return 0                                       # two RuntimeErrors need not be the same mistake
     if _about(a) != _about(b):
         return 0                                       # nor two accesses out of bounds, or two races
-    return SAME_LINES if _reported(a) == _reported(b) else SAME_KIND
+    if _reported(a) == _reported(b):
+        return SAME_LINES
+    return SAME_THREAD if _where(a) == _where(b) else SAME_KIND
 
 
 def _about(failure: Failure) -> list:
@@ -72,3 +76,8 @@ def _about(failure: Failure) -> list:
 def _reported(failure: Failure) -> str:
     """What an error says, without line numbers and spacing."""
     return "".join(re.sub(r"\b(line )?\d+\b(?= \||,)", "", failure.message).split())
+
+
+def _where(failure: Failure) -> str:
+    """An error without the text and the number of its line: which thread does what to which element."""
+    return re.sub(r"^ *\d+ \|.*\n?|\bline \d+", "", failure.message, flags=re.M)
