@@ -131,7 +131,7 @@ class Attention(nn.Module):
                 cache: Cache | None = None, shared: dict | None = None) -> Tensor:
         """positions are 0, 1, ... unless given. present (b, all tokens so far): False is padding, which
         nothing sees. shared carries what one layer leaves for a later one in the same pass."""
-        if isinstance(cache, list):         # of several sequences side by side in x: (tokens, its cache) each
+        if cache is not None and cache.counts:          # x holds the tokens of several sequences side by side
             return self.several(x, positions, cache)
         cache = Cache() if cache is None else cache
         slots = torch.arange(cache.length, cache.length + x.shape[1], device=x.device)
@@ -142,15 +142,11 @@ class Attention(nn.Module):
         heads = self.attend(q, k, v, seen & self.chosen(x, positions, seen, cache, shared))
         return self.finish(x, heads)
 
-    def several(self, x: Tensor, positions: Tensor, caches: list[tuple[int, Cache]]) -> Tensor:
+    def several(self, x: Tensor, positions: Tensor, cache) -> Tensor:
         """All tokens are projected together; each sequence attends to its own keys. Without an indexer."""
-        heads, counts = [], [n for n, _ in caches]
-        for (n, cache), q, *kv in zip(caches, *(y.split(counts, 2) for y in self.project(x, positions))):
-            slots = torch.arange(cache.length, cache.length + n, device=x.device)
-            k, v, first = self.keep(kv, cache, n, None)
-            seen = self.visible(slots, torch.arange(first, first + k.shape[2], device=x.device), None)
-            heads.append(self.attend(q, k, v, seen))
-        return self.finish(x, torch.cat(heads, 2))
+        q, k, v = self.project(x, positions)
+        each = zip(q.split(cache.counts, 2), *cache.extend(k, v), cache.visible(self))
+        return self.finish(x, torch.cat([self.attend(*one) for one in each], 2))
 
     def project(self, x: Tensor, positions: Tensor) -> list[Tensor]:
         r = self.recipe
@@ -234,6 +230,8 @@ class Attention(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
         r, q = self.recipe, q.to(k.dtype)
         scale = r.head_dim ** -0.5 if r.scale is None else r.scale
+        if not r.softcap and self.sinks is None:        # torch's own, which keeps no matrix of scores
+            return nn.functional.scaled_dot_product_attention(q, k, v, seen, scale=scale, enable_gqa=True)
         q = rearrange(q, "b (h g) n d -> b h g n d", h=k.shape[1])
         scores = rearrange(einsum(q, k, "b h g n d, b h m d -> b h g n m"), "b h g n m -> b (h g) n m") * scale
         if r.softcap:

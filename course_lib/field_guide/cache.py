@@ -5,9 +5,10 @@ from torch import Tensor
 
 class Cache:
     """rows[name] is (..., tokens, width), the newest last; state[name] changes with every token."""
+    counts: list | None = None      # tokens of each sequence, where a cache serves several (`whole.serving`)
 
     def __init__(self):
-        self.length, self.rows, self.state = 0, {}, {}
+        self.length, self.rows, self.state, self.rooms = 0, {}, {}, {}
 
     def extend(self, **new: Tensor) -> list[Tensor]:
         """Append new rows of every name, one per new token; return all rows that are kept."""
@@ -15,8 +16,20 @@ class Cache:
         return [self.append(name, x) for name, x in new.items()]
 
     def append(self, name: str, x: Tensor) -> Tensor:
-        """Append rows that are not one per token, such as a row for each block of tokens."""
-        self.rows[name] = torch.cat([self.rows[name], x], -2) if name in self.rows else x
+        """Append rows that are not one per token, such as a row for each block of tokens. Rows are kept in a
+        room that is a little larger, so that a new one rarely copies the others."""
+        kept, new = self.rows.get(name), x.shape[-2]
+        if kept is None:
+            self.rows[name] = x
+            return x
+        n = kept.shape[-2]
+        room, end = self.rooms.get(name, (kept, n))
+        if end + new > room.shape[-2]:
+            room, end = kept.new_empty(*kept.shape[:-2], n + new + max(32, n // 16), kept.shape[-1]), n
+            room[..., :n, :] = kept
+        room[..., end:end + new, :] = x
+        self.rooms[name] = room, end + new
+        self.rows[name] = room[..., end - n:end + new, :]
         return self.rows[name]
 
     def trim(self, limit: int | None, *names: str):

@@ -47,21 +47,27 @@ def rotate(x: Tensor, rotary: Rotary | None, positions: Tensor, backwards: bool 
     """x (batch, heads, n, head_dim) turned by its positions."""
     if rotary is None:
         return x
-    angles = positions[..., None].float() * rotary.speeds().to(x.device)
-    if rotary.axes:
-        if angles.dim() < 4:                                    # text: every axis has the same position
-            angles = angles.expand(len(rotary.axes), *angles.shape)
-        which = rotary.axis_of_pair().to(x.device).expand(1, *angles.shape[1:])
-        angles = angles.gather(0, which)[0]
-    if angles.dim() == 3:
-        angles = angles[:, None]                                # the same for every head
-    cos, sin = angles.cos() * rotary.magnitude, angles.sin() * (
-        -rotary.magnitude if backwards else rotary.magnitude)
+    known = getattr(positions, "turns", {})             # a decoder's: computed once in a pass
+    if rotary not in known:
+        known[rotary] = cos_and_sin(rotary, positions, x.device)
+    cos, sin = known[rotary]
     rest = x.shape[-1] - rotary.dim
     still, x = (
         x.split([rest, rotary.dim], -1) if rotary.at == "back" else x.split([rotary.dim, rest], -1)[::-1])
-    x = _turn(x, cos, sin, rotary.layout).to(still.dtype)
-    return torch.cat([still, x] if rotary.at == "back" else [x, still], -1)
+    x = _turn(x, cos, -sin if backwards else sin, rotary.layout).to(still.dtype)
+    return x if not rest else torch.cat([still, x] if rotary.at == "back" else [x, still], -1)
+
+
+def cos_and_sin(rotary: Rotary, positions: Tensor, device) -> tuple[Tensor, Tensor]:
+    angles = positions[..., None].float() * rotary.speeds().to(device)
+    if rotary.axes:
+        if angles.dim() < 4:                                    # text: every axis has the same position
+            angles = angles.expand(len(rotary.axes), *angles.shape)
+        which = rotary.axis_of_pair().to(device).expand(1, *angles.shape[1:])
+        angles = angles.gather(0, which)[0]
+    if angles.dim() == 3:
+        angles = angles[:, None]                                # the same for every head
+    return angles.cos() * rotary.magnitude, angles.sin() * rotary.magnitude
 
 
 def _turn(x, cos, sin, layout):

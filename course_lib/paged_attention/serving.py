@@ -143,7 +143,8 @@ class Engine:
         for each in (sequence, *forks):
             seen = torch.tensor(each.tokens, device=logits.device)
             probabilities = next_token_probabilities(logits, **request.sampling, seen=seen).cpu()
-            token = int(torch.multinomial(probabilities, 1, generator=request.generators[each.sample]))
+            token = int(probabilities.argmax() if request.sampling["temperature"] == 0 else torch.multinomial(
+                probabilities, 1, generator=request.generators[each.sample]))
             each.tokens.append(token)
             done.tokens.append((request.id, each.sample, token))
             if len(each.generated) == request.max_new_tokens or token in request.stop:

@@ -72,16 +72,22 @@ def test_on_the_course_s_kernels_a_model_says_the_same(model_type, by_torch, tmp
     assert launched.count("window_sink") == model.kernels["attention in a window"]
 
 
-def test_uneven_prompts_through_pages_as_one_at_a_time(llama):
+@pytest.mark.parametrize("model_type, several", [
+    ("llama", 12), ("gemma2", 9), *(pytest.param(*one, marks=pytest.mark.slow) for one in (("llama", 100), ("gpt_oss", 9)))])
+def test_uneven_prompts_through_pages_as_one_at_a_time(model_type, several, tmp_path):
     """With few pages, so that sequences are preempted; a common beginning is computed once; no page is lost."""
-    model = open_model(llama)
-    prompts = [[(7 * i + j * j) % 61 + 3 for j in range(1 + 5 * i % 23)] for i in range(5)]
+    model = open_model(tiny(model_type).write(tmp_path))
+    prompts = [[(7 * i + j * j) % 61 + 3 for j in range(1 + 5 * i % 23)] for i in range(several - 2)]
     prompts += [prompts[4] + [9, 8], prompts[4] + [4]]
-    alone = [list(model.stream(prompt, 3)) for prompt in prompts]
-    server = Server(model.decoder, n_blocks=14, block_size=4, token_budget=16)
+    alone = [list(model.stream(prompt, 6)) for prompt in prompts]
+    server, preempted, most = Server(model.decoder, n_blocks=14, block_size=4, token_budget=16), 0, 0
     for prompt in prompts:
-        server.add_request(prompt, 3, stop=sorted(model.text.ends))
-    assert [samples[0] for samples in server.run().values()] == alone
+        server.add_request(prompt, 6, stop=sorted(model.text.ends))
+    while server.busy:
+        step = server.step()
+        preempted, most = preempted + len(step.preempted), max(most, len(step.scheduled))
+        server.cache.allocator.check()
+    assert [server.output(i)[0] for i in range(several)] == alone and preempted and most > 1
     assert server.cache.allocator.n_available == 14
 
 

@@ -133,6 +133,8 @@ class Decoder(nn.Module):
         """ids (b, n), the tokens that `caches` lack -> logits in float32, of all or of those in `last`."""
         caches, shared = self.caches() if caches is None else caches, {}
         ids, positions, present = (x if x is None else x.to(self.device) for x in (ids, positions, present))
+        positions = positions.view_as(positions)
+        positions.turns = {}                # cosines and sines, of all layers that turn alike
         x = self.embed(ids)
         per_layer = self.per_layer_inputs(ids, x) if self.width else [None] * len(self.layers)
         self.check(x, "the embedding")

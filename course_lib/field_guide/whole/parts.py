@@ -21,12 +21,11 @@ class Norm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        y = x.float()
+        weight, bias = (one if one is None else one.float() for one in (self.weight, self.bias))
         if self.kind == "layer":
-            y = y - y.mean(-1, keepdim=True)
-        y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps)
-        y = y if self.weight is None else y * self.weight.float()
-        return (y if self.bias is None else y + self.bias.float()).to(x.dtype)
+            return F.layer_norm(x.float(), x.shape[-1:], weight, bias, self.eps).to(x.dtype)
+        y = F.rms_norm(x.float(), x.shape[-1:], weight, self.eps)
+        return (y if bias is None else y + bias).to(x.dtype)
 
 
 @dataclass(frozen=True)

@@ -27,22 +27,49 @@ def pageable(decoder: Decoder) -> bool:
     return len(shapes) == 1 and None not in shapes
 
 
-class Rows(Cache):
-    """One layer's cache of one sequence, in the pages of a pool: `slots` of all its tokens, new ones too."""
+class Pass:
+    """What all layers of one pass over several sequences share. A row is a token's key or value of one head:
+    in a layer of the pool, block by block, head by head; here, sequence by sequence, head by head."""
 
-    def __init__(self, pool: PagedKVCache, slots: torch.Tensor, layer: int, length: int):
+    def __init__(self, pool: PagedKVCache, batch: list):
+        self.pool, self.counts, self.seen = pool, [n for _, n in batch], {}
+        self.starts = [s.computed for s, _ in batch]
+        rows = [self.rows(pool.slots(s.name, 0, s.computed + n)) for s, n in batch]
+        self.kept = torch.cat([one.flatten() for one in rows])
+        self.new = torch.cat([one[:, -n:] for one, n in zip(rows, self.counts)], 1).flatten()
+        self.sizes = [one.numel() for one in rows]
+
+    def rows(self, slots: torch.Tensor) -> torch.Tensor:
+        heads, size = self.pool.keys.shape[2:4]
+        block, offset = slots // size, slots % size
+        return ((block * heads + torch.arange(heads)[:, None]) * size + offset).to(self.pool.keys.device)
+
+
+class Rows(Cache):
+    """One layer of the sequences of a pass, which attend to what the pages keep of each."""
+
+    def __init__(self, shared: Pass, layer: int):
         super().__init__()
-        self.pool, self.slots, self.layer, self.length = pool, slots, layer, length
+        self.shared, self.layer, self.counts = shared, layer, shared.counts
 
     def extend(self, k, v):
-        pool, slots, before = self.pool, self.slots, self.length
-        self.length += k.shape[2]
-        pool.write(self.layer, slots[before:], k[0].transpose(0, 1), v[0].transpose(0, 1))
-        blocks, offsets = slots // pool.block_size, slots % pool.block_size
-        return [x[self.layer, blocks, :, offsets].transpose(0, 1)[None] for x in (pool.keys, pool.values)]
+        """Write the new rows of all sequences, then read the keys, and the values, of each."""
+        return [self.of_each(x, new) for x, new in ((self.shared.pool.keys, k), (self.shared.pool.values, v))]
 
-    def trim(self, limit, *names):
-        """Pages are given back when a sequence ends: what a window has passed is kept, but not seen."""
+    def of_each(self, pool, new):
+        s, (heads, width) = self.shared, (pool.shape[2], pool.shape[4])
+        pool = pool[self.layer].view(-1, width)
+        pool[s.new] = new.reshape(-1, width)
+        return [x.view(1, heads, -1, width) for x in pool.index_select(0, s.kept).split(s.sizes)]
+
+    def visible(self, layer) -> list:
+        """A mask for each sequence, made once for all layers of one reach."""
+        s, reach = self.shared, (layer.recipe.window, layer.recipe.chunk)
+        if reach not in s.seen:
+            ends = [start + n for start, n in zip(s.starts, s.counts)]
+            s.seen[reach] = [layer.visible(torch.arange(start, end), torch.arange(end), None).to(s.new.device)
+                             for start, end in zip(s.starts, ends)]
+        return s.seen[reach]
 
 
 class Server(Engine):
@@ -62,9 +89,8 @@ class Server(Engine):
         ids = torch.tensor([[t for s, start, stop in chunks for t in s.tokens[start:stop]]])
         positions = torch.tensor([p for _, start, stop in chunks for p in range(start, stop)])
         counts = [n for _, n in batch]
-        slots = [self.cache.slots(s.name, 0, s.computed + n) for s, n in batch]
-        caches = [[[(n, Rows(self.cache, of_one, layer, s.computed)) for of_one, (s, n) in zip(slots, batch)]]
-                  for layer in range(len(self.decoder.layers))]
+        shared = Pass(self.cache, batch)
+        caches = [[Rows(shared, layer)] for layer in range(len(self.decoder.layers))]
         last = [end - 1 for end in accumulate(counts)]
         return self.decoder(ids, positions, None, caches, last=last)[0].cpu()
 
@@ -78,7 +104,7 @@ def serve(decoder: Decoder, prompts: list, max_new_tokens: int, ends, seed: int,
           **sampling) -> list[list[int]]:
     """The new tokens of every prompt. Room for 16 of the longest at a time; who finds no page waits."""
     longest = max(map(len, prompts)) + max_new_tokens
-    server = Server(decoder, n_blocks=(longest // 16 + 2) * min(len(prompts), 16), token_budget=256)
+    server = Server(decoder, n_blocks=(longest // 16 + 2) * min(len(prompts), 16), token_budget=512)
     ends = [end for end in ends if end < decoder.plan.vocab]
     for number, prompt in enumerate(prompts):
         server.add_request(prompt, max_new_tokens, seed=seed + number, stop=ends, **sampling)
