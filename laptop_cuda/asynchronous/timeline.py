@@ -151,7 +151,7 @@ class Timeline:
     def beside(self, steps: list[dict], block: int) -> dict | None:
         """For the player of a replay, if anything here is asynchronous: the pictures, and for each row, found again by warp
         and line, the step of the replay, its own, that in which it ends, where its lane is, and words."""
-        if not {"copy issued", "product issued"} & {row["what"] for row in self.rows}:
+        if not {"copy issued", "copy landed", "product issued"} & {row["what"] for row in self.rows}:
             return None
         places, at, found = defaultdict(list), Counter(), []
         until = {id(begins): ends["step"] if ends is not begins else self.last for begins, ends in self._waits()}
@@ -163,7 +163,7 @@ class Timeline:
             mine, last = places[warp, row["file"], row["line"]], until.get(id(row), step)
             if what != "wait ends" and (n := bisect_left(mine, at[warp])) < len(mine):
                 at[warp] = mine[n]
-                said = f"step {step}: {what}" if last == step else f"steps {step} to {last}: waits"
+                said = (f"step {step}: " if last == step else f"steps {step} to {last}: ") + ("waits" if id(row) in until else what)
                 of = f", {row['barrier']}, phase {row['phase']}" if row["barrier"] else ""
                 found.append((mine[n], step, last, self._y[warp], said + of))
         whole = max(self.last + 1 - EACH, 0)             # the last picture has as many steps as the others

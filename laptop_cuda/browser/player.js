@@ -136,7 +136,7 @@ function pageOf({each, last, wide}, step) {
 
 // The timeline of the step's block where its warp is: a page of steps, its last row marked, and the same in words.
 function drawTimeline(trace, number) {
-  const now = trace.steps[number], lanes = trace.timelines[now.block];
+  const now = trace.steps[number], lanes = trace.timelines?.[now.block];
   if (!lanes) return ["", ""];
   const [, step, last, top, said] = lanes.at.findLast(([n]) => n <= number && trace.steps[n].warp === now.warp)
     ?? [0, 0, 0, -99, "nothing yet"];
