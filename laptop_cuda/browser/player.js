@@ -142,7 +142,7 @@ function drawTimeline(trace, number) {
     ?? [0, 0, 0, -99, "nothing yet"];
   const [first, unit] = pageOf(lanes, step), page = lanes.pages[Math.floor(step / lanes.each)];
   const x = lanes.left + unit * (step - first), wide = Math.min(unit * (last + 1 - step), lanes.left + lanes.wide - x);
-  const bottom = Math.max(...lanes.at.map(row => row[3])) + lanes.high;
+  const bottom = Math.max(20, ...lanes.at.map(row => row[3])) + lanes.high;
   const mark = `<path d="M${x + unit / 2} 16V${bottom}" class="lc-s-focus" stroke-dasharray="2 3"/><rect x="${x}" y="${top}" ` +
     `width="${wide}" height="${lanes.high}" fill="none" class="lc-s-focus" stroke-width="2.5"/>`;
   return [page.replace("</svg>", `${mark}</svg>`), `Timeline: warp ${now.warp}, ${said}.`];
