@@ -37,6 +37,7 @@ class CLaunch(ctypes.Structure):
         ("n_addresses", c_int32),
         ("parent", c_void_p),            # a CParent
         ("child_done", c_void_p), ("limit", POINTER(CLimit)), ("cluster", c_uint32 * 3), ("cluster_limit", c_uint32),
+        ("no_grid_sync", c_uint32),
     ]
 
 

@@ -78,12 +78,17 @@ class LaunchErrors(Facts):
                               "than its __launch_bounds__ allows.", ""),
             "too much shared memory": (f"{r.kernel} needs {e.offset:,} bytes of shared memory per block; "
                                        f"the limit is {r.shared_limit:,} ({r.shared_limit >> 10} KiB).",
-                                       "Use a smaller tile, or keep it in half precision."),
+                                       "Use a smaller tile, or keep it in half precision; more than 48 KiB, dynamic shared memory "
+                                       "alone, are had by cudaFuncSetAttribute(kernel, "
+                                       "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) before the launch."),
             "out of memory": (f"{r.kernel} could not be launched: not enough memory for copies of its "
                               "arrays.", ""),
             "grid too large for grid.sync()": (f"{r.kernel} uses grid.sync() with {size}: all its threads "
                                                "must be resident at once, on the model card at most "
                                                "221,184 in 3,456 blocks.", ""),
+            "not cooperative": (f"{r.kernel} waits at grid.sync() in a launch that is not cooperative: a card ends it there.",
+                                "cudaLaunchCooperativeKernel(kernel, grid, block, arguments) launches it, or cudaLaunchKernelEx "
+                                "with cudaLaunchAttributeCooperative; grid.is_valid() says whether one did."),
             "cluster too large": (f"{r.kernel} was launched with clusters of {e.offset} blocks: every card allows 1 to 8.",
                                   "Up to 16, where the card has room for them, where cudaFuncAttributeNonPortableClusterSizeAllowed is set (from Python "
                                   "`kernel.cluster_limit = 16`)."),

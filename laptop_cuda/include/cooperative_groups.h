@@ -57,6 +57,9 @@ LAPTOP_FN thread_block this_thread_block(block_tile_memory<A, B>&) { return thre
 class grid_group {
 public:
     LAPTOP_FN static void sync() { laptop::grid_barrier(LAPTOP_SITE); }
+    struct arrival_token {};
+    LAPTOP_FN static arrival_token barrier_arrive() { return {}; }       // which promises no more than barrier_wait
+    LAPTOP_FN static void barrier_wait(arrival_token&&) { laptop::grid_barrier(LAPTOP_SITE); }
     LAPTOP_FN static bool is_valid() { return laptop::grid_barrier_possible(); }
     LAPTOP_FN static unsigned long long num_blocks() { return 1ull * gridDim.x * gridDim.y * gridDim.z; }
     LAPTOP_FN static unsigned long long size() { return num_blocks() * laptop_block_size(); }

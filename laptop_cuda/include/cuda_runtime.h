@@ -112,7 +112,9 @@ LAPTOP_FN void* __cvta_shared_to_generic(size_t address) { return laptop::shared
 LAPTOP_FN size_t __cvta_generic_to_global(const void* p) { return (size_t)p; }
 LAPTOP_FN void* __cvta_global_to_generic(size_t address) { return (void*)address; }
 LAPTOP_FN unsigned __isShared(const void* p) { return laptop::is_shared(p); }
-LAPTOP_FN unsigned __isGlobal(const void* p) { return !laptop::is_shared(p); }
+LAPTOP_FN unsigned __isLocal(const void* p) { return laptop::is_local(p); }
+LAPTOP_FN unsigned __isConstant(const void* p) { return laptop::is_constant(p); }
+LAPTOP_FN unsigned __isGlobal(const void* p) { return !__isShared(p) && !__isLocal(p) && !__isConstant(p); }
 
 LAPTOP_FN long long clock64() { return laptop::clock(); }
 LAPTOP_FN unsigned long long globaltimer() { return (unsigned long long)laptop::clock(); }
@@ -144,7 +146,8 @@ template <class... A> LAPTOP_FN int laptop_printf(const char* format, A... value
         const char* strings[] = {laptop::string_of(values)..., nullptr};
         laptop::host_prints(format, strings, sizeof...(A), LAPTOP_SITE);
     }
-    return laptop::print(format, values...);
+    int n = laptop::print(format, values...);
+    return laptop::in_kernel() && n >= 0 ? (int)sizeof...(A) : n;        // as CUDA: not how many characters
 }
 // A kernel may not end the process. C's linkage, as headers declare these two once more.
 extern "C" {

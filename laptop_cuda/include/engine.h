@@ -81,6 +81,7 @@ typedef struct laptop_launch {
     laptop_limit* limit;     // null: none. Else some blocks are not checked where all would take too long
     uint32_t cluster[3];     // its size; 0: as the kernel says
     uint32_t cluster_limit;  // of its blocks; 0: the 8 that every card allows
+    uint32_t no_grid_sync;   // made by host code, and not cooperative
 } laptop_launch;
 
 enum { LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE,
@@ -273,9 +274,11 @@ void undefined_value(void* value, size_t bytes, int lane, const void* site);
 unsigned converged_lanes(const void* site, int line);
 
 // Block barrier. Returns how many threads (bit 0..30) gave a predicate that is not 0, with `threads`
-// filled with how many took part: count, and, or follow from the two.
+// filled with how many took part: count, and, or follow from the two. A `number` is one of inline PTX, whose warps may
+// come to it from different places: see numbered.
 struct Arrived { int count, threads; };
-Arrived block_barrier(bool predicate, const void* site);
+Arrived block_barrier(bool predicate, const void* site, uint32_t number = 0);
+enum { NUMBERED = 0x100, ALIGNED = 0x200 };      // ALIGNED: the lanes of a warp come from one place
 void grid_barrier(const void* site);      // cooperative groups' grid.sync()
 bool grid_barrier_possible();
 // Clusters. A kernel with __cluster_dims__ says so as it begins; the launch starts again, if that is news.
@@ -347,7 +350,7 @@ void host_prints(const char* format, const char* const* strings, size_t n, const
 // An address in the shared memory of this block as PTX has it, 32 bits, and back.
 uint32_t shared_address(const void* p);
 void* shared_pointer(uint32_t address);
-bool is_shared(const void* p);
+bool is_shared(const void* p), is_local(const void* p), is_constant(const void* p);
 }  // namespace laptop
 
 // Older clang copies structs by calls of memcpy, as it does in code without hooks.

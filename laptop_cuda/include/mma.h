@@ -64,6 +64,15 @@ LAPTOP_FN void laptop_announce(const F&, const typename F::element_type* p, unsi
         i += n;
     }
 }
+// Rows (or columns) begin at multiples of 16 bytes from each other, the matrix at one of 32, or of a row that is shorter.
+template <class F>
+LAPTOP_FN void laptop_place(const typename F::element_type* p, unsigned stride, bool columns, bool store, const void* site) {
+    constexpr size_t size = sizeof(typename F::element_type);
+    size_t row = size * (columns ? F::shape::rows : F::shape::columns);
+    if (!LAPTOP_TRACED) return;
+    laptop::must_align(p, row < 32 ? row : 32, store, site);
+    if (stride * size % 16) laptop::trap("load_matrix_sync or store_matrix_sync with rows that are no multiple of 16 bytes", site);
+}
 LAPTOP_FN void laptop_whole_warp(const char* what, const void* site) {
     if (laptop::warp_exchange(0xffffffffu, nullptr, 0, laptop::MMA, false, site).present != 0xffffffffu)
         laptop::trap(what, site);
@@ -71,6 +80,7 @@ LAPTOP_FN void laptop_whole_warp(const char* what, const void* site) {
 template <class F>
 LAPTOP_FN void laptop_load(F& f, const typename F::element_type* p, unsigned stride, bool columns, const void* site) {
     laptop_whole_warp("load_matrix_sync without a whole warp", site);
+    laptop_place<F>(p, stride, columns, false, site);
     laptop_announce(f, p, stride, columns, false, site);
     int lane = laptop::lane_id();
     for (int i = 0; i < F::num_elements; ++i) {
@@ -92,6 +102,7 @@ LAPTOP_FN void store_matrix_sync(T* p, const fragment<accumulator, M, N, K, T>& 
     typedef fragment<accumulator, M, N, K, T> F;
     const void* site = LAPTOP_SITE;
     laptop_whole_warp("store_matrix_sync without a whole warp", site);
+    laptop_place<F>(p, stride, layout == mem_col_major, true, site);
     laptop_announce(f, p, stride, layout == mem_col_major, true, site);
     int lane = laptop::lane_id();
     for (int i = 0; i < F::num_elements; ++i) {

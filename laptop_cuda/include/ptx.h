@@ -285,14 +285,14 @@ LAPTOP_FN void copy_async(void* to, const void* from, unsigned bytes, unsigned g
 
 // A source that names .arrive sets LAPTOP_NAMES_ARRIVE: those who arrive may be as many as are missing, whole warps in both.
 LAPTOP_FN bool of_whole_block(uint32_t threads) { return !threads || threads == blockDim.x * blockDim.y * blockDim.z; }
-LAPTOP_FN void barrier(uint32_t number, uint32_t threads) {
+LAPTOP_FN void barrier(uint32_t number, uint32_t threads, bool aligned) {
     if (threads % warpSize) laptop::trap("bar.sync of a number of threads that is no multiple of a warp's,", LAPTOP_SITE);
 #ifdef LAPTOP_NAMES_ARRIVE
     bool whole = !threads;
 #else
     bool whole = of_whole_block(threads);
 #endif
-    if (whole) laptop::block_barrier(false, LAPTOP_SITE);
+    if (whole) laptop::block_barrier(false, LAPTOP_SITE, laptop::NUMBERED | aligned * laptop::ALIGNED | (number & 15));
     else laptop::partial_barrier(number & 15, threads, LAPTOP_SITE);
 }
 LAPTOP_FN void arrive(uint32_t number, uint32_t threads) {
@@ -300,9 +300,10 @@ LAPTOP_FN void arrive(uint32_t number, uint32_t threads) {
         laptop::trap("bar.arrive of a number of threads that is no multiple of a warp's,", LAPTOP_SITE);
     laptop::partial_barrier(number & 15, threads, LAPTOP_SITE, false);
 }
-LAPTOP_FN uint32_t barrier_reduction(const char* how, uint32_t threads, bool predicate) {
+LAPTOP_FN uint32_t barrier_reduction(const char* how, uint32_t number, uint32_t threads, bool predicate, bool aligned) {
     if (!of_whole_block(threads)) laptop::not_supported("bar.red of a part of the block", LAPTOP_SITE);
-    laptop::Arrived found = laptop::block_barrier(predicate, LAPTOP_SITE);
+    uint32_t which = laptop::NUMBERED | aligned * laptop::ALIGNED | (number & 15);
+    laptop::Arrived found = laptop::block_barrier(predicate, LAPTOP_SITE, which);
     return how[0] == 'p' ? found.count : how[0] == 'a' ? found.count == found.threads : found.count > 0;
 }
 LAPTOP_FN uint32_t leader(uint32_t mask) {

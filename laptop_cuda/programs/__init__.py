@@ -195,6 +195,8 @@ class _Rows:
                 continue
             if "hint" in row:
                 self.hint = self.hint or row["hint"]
+            elif "looked" in row:
+                self.launches[-1]["looked"] = True
             elif "host_access" in row:
                 self.fault = row["host_access"]
             elif "host" in row:

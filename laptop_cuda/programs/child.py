@@ -107,7 +107,7 @@ class Child:
                "error": error and plain_error(error), "notes": list(map(str, result.notes))}
         if error and error.kind == "timeout" and c_result.contents.error.reason == b"limit":
             row["stopped"] = str(error)
-        if self.job.get("limit"):
+        if self.job.get("limit") and not (error and error.kind == "bad launch"):
             row |= {"blocks": result.blocks, "checked_blocks": result.checked_blocks, "checked": result.checked}
         if result.launched_by:
             row["launched_by"] = asdict(result.launched_by)

@@ -20,7 +20,12 @@ class Ran:
 
     @property
     def errors(self) -> list[dict]:
-        return self.host_errors + self.refused + [launch["error"] for launch in self.launches if launch["error"]]
+        return self.host_errors + self.refused + [launch["error"] for launch in self.launches
+                                                  if launch["error"] and not self._expected(launch)]
+
+    def _expected(self, launch: dict) -> bool:
+        """Whether it was refused, and the program has read the error and gone on to end well."""
+        return bool(launch.get("looked") and not self.status)
 
     @property
     def blocks(self) -> int:
@@ -38,7 +43,8 @@ class Ran:
 
     @property
     def notes(self) -> list[str]:
-        return [note for launch in self.launches for note in launch["notes"]]
+        return [note for launch in self.launches for note in
+                launch["notes"] + ([_read(launch["error"])] if self._expected(launch) else [])]
 
     def total(self, count: str, kernel: str = "") -> int:
         """A count summed over the launches (of one kernel): "sectors", "requests", "bytes", "excess" ..."""
@@ -46,6 +52,10 @@ class Ran:
         chosen = [la for la in self.launches if not kernel or bare_name(la["kernel"]) == kernel
                   or la["kernel"].replace(" ", "") == wanted]
         return len(chosen) if count == "launches" else sum(la["counts"].get(count, 0) for la in chosen)
+
+
+def _read(error: dict) -> str:
+    return error["message"].split("\n")[0] + " The program has read this error."
 
 
 def bare_name(kernel: str) -> str:

@@ -204,6 +204,11 @@ def _cvta(mods: list[str], given: list, opcode: str) -> str:
     return f"{given[0]} = {given[1]};"
 
 
+def _isspacep(mods: list[str], given: list, opcode: str) -> str:
+    name = {"const": "__isConstant", "global": "__isGlobal", "local": "__isLocal", "shared": "__isShared"}[mods[0].split("_")[0]]
+    return put(given[0], f"{name}((const void*)(uintptr_t){given[1]}) != 0")
+
+
 def _trap(mods: list[str], given: list, opcode: str) -> str:
     return "__trap();"
 

@@ -20,13 +20,14 @@ def _fence(mods: list[str], given: list, opcode: str) -> str:
 def _bar(mods: list[str], given: list, opcode: str) -> str:
     if mods == ["warp", "sync"]:
         return f"{P}sync_warp({whole(given[0])});"
+    aligned = str("aligned" in mods or opcode.startswith("bar.")).lower()
     mods = [m for m in mods if m not in ("cta", "aligned")]
     if mods[:1] == ["red"]:
-        return _barrier_reduction(mods, given, opcode)
+        return _barrier_reduction(mods, given, aligned)
     if mods not in (["sync"], ["arrive"]) or len(given) > 2:
         raise Unknown(opcode)
-    call = "barrier" if mods == ["sync"] else "arrive"
-    return f"{P}{call}({whole(given[0])}, {whole(given[1]) if len(given) > 1 else '0'});"
+    call, more = ("barrier", f", {aligned}") if mods == ["sync"] else ("arrive", "")
+    return f"{P}{call}({whole(given[0])}, {whole(given[1]) if len(given) > 1 else '0'}{more});"
 
 
 def _barrier(mods: list[str], given: list, opcode: str) -> str:
@@ -52,12 +53,12 @@ def _getctarank(mods: list[str], given: list, opcode: str) -> str:
     return put(given[0], f"laptop::owner_rank({P}{'in_shared' if 'shared_cluster' in mods else 'generic'}({given[1]}))")
 
 
-def _barrier_reduction(mods: list[str], given: list, opcode: str) -> str:
+def _barrier_reduction(mods: list[str], given: list, aligned: str) -> str:
     """bar.red.popc.u32 d, a, b, p and bar.red.and.pred q, a, b, p; without b, of all threads."""
     how = {("popc", "u32"): "popc", ("and", "pred"): "and", ("or", "pred"): "or"}[tuple(mods[1:])]
-    target, _, *threads, p = given
+    target, number, *threads, p = given
     count = whole(threads[0]) if threads else "0"
-    return put(target, f'{P}barrier_reduction("{how}", {count}, {predicate(p)})')
+    return put(target, f'{P}barrier_reduction("{how}", {whole(number)}, {count}, {predicate(p)}, {aligned})')
 
 
 def _shfl(mods: list[str], given: list, opcode: str) -> str:

@@ -5,7 +5,8 @@ from ..text.outline import Outline
 from ..text.tokens import Token, match_angle_backward, match_backward, match_forward, split_commas
 from .passes import Edits, Part
 
-BY_FUNCTION = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernelEx")
+BY_FUNCTION = {"cudaLaunchKernel": "launch_kernel", "cudaLaunchCooperativeKernel": "launch_cooperative",
+               "cudaLaunchKernelEx": "launch_kernel", "cudaLaunchKernelExC": "launch_kernel_c"}
 MACRO = re.compile(r"#\s*define\s+(\w+)")
 
 
@@ -121,14 +122,13 @@ def launches_by_function(part: Part, edits: Edits):
         opening = i + 1
         if opening + 1 >= len(part.tokens) or part.tokens[opening].text != "(":
             continue
-        first = opening + 1
+        word, pieces = part.tokens[i].text, split_commas(part.tokens, opening + 1, match_forward(part.tokens, opening))
+        first, last = (*pieces, (opening + 1, opening + 1))["Ex" in word]       # behind the configuration
         if part.tokens[first].text == "(":
             close = match_forward(part.tokens, first)
             if set(part.words(first + 1, close)) <= {"const", "void", "*"}:
                 edits.replace(part.tokens[first], part.tokens[close], "")
                 first = close + 1
-        pieces = split_commas(part.tokens, first, match_forward(part.tokens, opening))
-        at = part.tokens[i].text == "cudaLaunchKernelEx"         # behind the configuration
-        name = part.piece(pieces[at][0], pieces[at][1] - 1) if len(pieces) > at else ""
-        edits.replace(part.tokens[i], part.tokens[i], "laptop::launch_kernel")
+        name = part.piece(first, last - 1)
+        edits.replace(part.tokens[i], part.tokens[i], f"laptop::{BY_FUNCTION[word]}")
         edits.insert(part.tokens[opening].end, f'"{name.lstrip("&")}", ', -1)

@@ -123,6 +123,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     uint8_t lane = 0;
     State state = State::DONE;
     const void* site = nullptr;  // where it waits
+    uint32_t number = 0;         // and, of inline PTX, at which barrier
     Rendezvous* meeting = nullptr;
     Log* log = nullptr;          // only in traced runs; lane i of every warp uses log i
     Stack stack;
@@ -275,7 +276,8 @@ struct Ended {                   // what the launches of a family came to
     bool failed = false, interrupted = false;
     int code = 0;                // the first cudaError_t that ends them all, else a refused launch's
 };
-constexpr int INVALID_CONFIGURATION = 9;         // cudaErrorInvalidConfiguration: the launch is refused, no more
+constexpr int INVALID_VALUE = 1, INVALID_CONFIGURATION = 9;      // as cudaError_t has them
+inline bool is_refusal(int code) { return code == INVALID_VALUE || code == INVALID_CONFIGURATION; }      // and no more
 
 struct Site {
     laptop_site counts;

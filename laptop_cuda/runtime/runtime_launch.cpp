@@ -272,7 +272,8 @@ static void collect(Result& result) {
 static int code_of(const laptop_error& e) {
     if (!e.kind) return 0;
     if (strcmp(e.kind, "bad launch") != 0) return strcmp(e.kind, "assertion") ? 719 : 710;
-    return INVALID_CONFIGURATION;
+    if (!strcmp(e.reason, "not cooperative")) return 719;
+    return strcmp(e.reason, "too much shared memory") ? INVALID_CONFIGURATION : INVALID_VALUE;
 }
 
 static void attempt_with_signals(const laptop_launch& l) {

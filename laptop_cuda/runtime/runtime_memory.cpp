@@ -345,6 +345,11 @@ void* dynamic_shared(const char* name, size_t itemsize, size_t asked) {
 
 // What is not shared memory gets an address beyond it, and that one leads nowhere.
 bool is_shared(const void* p) { return current && (uintptr_t)p - (uintptr_t)current->warp->block->shared < SHARED_SPAN; }
+bool is_local(const void* p) { return current && (uintptr_t)p - (uintptr_t)current->stack.low < current->stack.bytes; }
+bool is_constant(const void* p) {
+    auto holds = [p](const Symbol& s) { return s.constant && (uintptr_t)p - s.low < s.bytes; };
+    return current && std::any_of(run->symbols.begin(), run->symbols.end(), holds);
+}
 uint32_t shared_address(const void* p) {
     if (!current) return 0;
     size_t at = (uintptr_t)p - (uintptr_t)current->warp->block->shared;

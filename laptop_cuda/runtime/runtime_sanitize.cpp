@@ -227,6 +227,7 @@ static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) 
                 if (too_narrow(*c, l)) raced_narrowly(*c, l);
                 continue;
             }
+            if (k <= Cell::UPDATER && c->pc[k] & l.offset & VOLATILE) continue;      // both relaxed: one of them is last
             if (l.atomic && k >= Cell::READER && c->pc[k] & VOLATILE && !in_step(*c, k, l)) continue;
             laptop_error e = race_between(c->mark[k], c->pc[k], ACTIONS[k], l.address, l.size, l.action, l.pc);
             if (l.atomic && k >= Cell::READER && !(c->pc[k] & VOLATILE) && goes_on(interval_of(c->mark[k]))) {
@@ -335,7 +336,7 @@ void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile
     bool relaxed = is_volatile && (r.space != LAPTOP_IN_SHARED || !action || current->fenced);
     bool atomic = action == 2 || relaxed, narrow = action == 2 && update_how & OF_BLOCK;
     if (atomic) synchronise(address, !narrow);
-    uint32_t flag = relaxed ? VOLATILE : narrow ? NARROW : 0;
+    uint32_t flag = is_volatile ? VOLATILE : narrow ? NARROW : 0;
     Look l = {address, size, action, r.space, atomic, pc, code_offset(pc) | flag, current, mark_of(current)};
     l.compares = action == 2 && update_how & COMPARES;
     if (action) {

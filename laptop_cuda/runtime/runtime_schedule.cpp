@@ -132,27 +132,40 @@ void wake(Thread* t) {
     t->warp->ready |= 1u << t->lane;
 }
 
+// Whether two threads wait at the same barrier. Those of inline PTX are known by their numbers.
+static bool at_one_barrier(const Thread& t, const Thread& other) {
+    if ((t.number ^ other.number) & ~ALIGNED) return false;
+    bool one_place = !t.number || (t.warp == other.warp && (t.number | other.number) & ALIGNED);
+    return !one_place || code_offset(t.site) == code_offset(other.site);
+}
+
+// Nobody went past those who wait: nobody of the block, or, where warps come from different places, of the warp.
+static void must_not_have_passed(const Block& b, Thread* first) {
+    for (const Warp& w : b.warps) {
+        Thread* waits = !first->number ? first : w.at_barrier ? w.lanes[__builtin_ctz(w.at_barrier)] : nullptr;
+        if (!waits || (waits->number && !(waits->number & ALIGNED))) continue;
+        Met there = *met_at(waits->met, place_in_kernel(waits, waits->site));
+        for (const Thread* t : w.lanes) {
+            if (t && jumped_over(*t, there)) fail(gone_past("barrier divergence", waits, t));
+        }
+    }
+}
+
 static void open_barrier(Block& b) {
-    uint32_t pc = 0;
-    Thread* first = nullptr;
+    Thread *first = nullptr, *of_warp = nullptr;
     for (Thread& t : b.threads) {
         if (!run->traced) break;
         if (t.state != State::BARRIER) continue;
-        uint32_t here = code_offset(t.site);
-        if (!first) first = &t, pc = here;
-        if (here != pc) {
-            laptop_error e = error_of("barrier divergence", "two barriers", &t, here);
-            add_other(e, party(first, pc, 3));
+        if (of_warp && !at_one_barrier(t, *of_warp)) {
+            laptop_error e = error_of("barrier divergence", "two barriers", &t, code_offset(t.site));
+            add_other(e, party(of_warp, code_offset(of_warp->site), 3));
             fail(e);
         }
+        if (!first) first = &t;
+        if (!of_warp || t.warp != of_warp->warp) of_warp = &t;
     }
     if (pending) resolve_pending();
-    if (run->sanitizing && b.watched) {
-        Met there = *met_at(first->met, place_in_kernel(first, first->site));
-        for (Thread& t : b.threads) {
-            if (jumped_over(t, there)) fail(gone_past("barrier divergence", first, &t));
-        }
-    }
+    if (run->sanitizing && b.watched) must_not_have_passed(b, first);
     if (run->sanitizing) end_interval(b), start_interval(b);
     ++run->barriers;
     ++b.barriers;
@@ -172,11 +185,12 @@ static void open_barrier(Block& b) {
     b.barrier_opened = true;
 }
 
-Arrived block_barrier(bool predicate, const void* site) {
+Arrived block_barrier(bool predicate, const void* site, uint32_t number) {
     Thread* t = current;
     if (!t) return {predicate, 1};
     Block& b = *t->warp->block;
     t->site = site;
+    t->number = number;
     b.predicates += predicate;
     ++b.waiting;
     t->warp->at_barrier |= 1u << t->lane;
@@ -198,12 +212,13 @@ Arrived block_barrier(bool predicate, const void* site) {
 
 // As many blocks as the model card has room for at once: 108 multiprocessors of 2048 threads, or of 32 blocks.
 static uint64_t most_resident() { return std::min<uint64_t>(3456, 221184 / run->n_threads); }
-bool grid_barrier_possible() { return run && run->n_blocks <= most_resident(); }
+bool grid_barrier_possible() { return run && run->n_blocks <= most_resident() && !run->launch->no_grid_sync; }
 void grid_barrier(const void* site) {
     Thread* t = current;
     if (!t) return;
     t->site = site;
-    if (!grid_barrier_possible()) fail(make_error("bad launch", "grid too large for grid.sync()", site, 3));
+    bool cooperative = !run->launch->no_grid_sync;
+    if (!grid_barrier_possible()) fail(make_error("bad launch", cooperative ? "grid too large for grid.sync()" : "not cooperative", site, 3));
     ++t->warp->block->at_grid;
     park(State::GRID);
     if (t->log) log_meeting(t, t->converged, true);
@@ -485,7 +500,7 @@ static bool run_block(Block& b) {
     if (seams.deliver) seams.deliver(b, true);
     if (run->sanitizing) end_interval(b);
     if (run->clustered) block_left(b);
-    end_watching(b, true);
+    end_watching(b, !run->loops);        // else the launch starts again
     return true;
 }
 

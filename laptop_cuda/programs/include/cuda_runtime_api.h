@@ -315,6 +315,7 @@ inline cudaError_t cudaDeviceDisablePeerAccess(int) { return laptop::answer(cuda
 inline cudaError_t cudaRuntimeGetVersion(int* version) { *version = 13000; return cudaSuccess; }
 inline cudaError_t cudaDriverGetVersion(int* version) { *version = 13000; return cudaSuccess; }
 LAPTOP_FN cudaError_t cudaPeekAtLastError() {
+    if (LAPTOP_TRACED) laptop::error_was_read();
     return (cudaError_t)(laptop::sticky_error() ? laptop::sticky_error() : laptop::last_error());
 }
 LAPTOP_FN cudaError_t cudaGetLastError() {
@@ -389,7 +390,11 @@ inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t
 }
 
 template <class F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute of, int value) {
-    if (of == cudaFuncAttributeNonPortableClusterSizeAllowed) laptop::asked().cluster_limit = value ? 16 : 8;
+    laptop::Asked& a = laptop::asked();
+    bool shared = of == cudaFuncAttributeMaxDynamicSharedMemorySize;
+    if (of == cudaFuncAttributeNonPortableClusterSizeAllowed) a.cluster_limit = value ? 16 : 8;
+    if (shared && (value < 0 || (size_t)value > a.shared_limit)) return laptop::answer(cudaErrorInvalidValue);
+    if (shared && (size_t)value > a.dynamic) a.dynamic = (size_t)value;
     return cudaSuccess;
 }
 template <class F> cudaError_t cudaFuncSetCacheConfig(F, cudaFuncCache) { return cudaSuccess; }
@@ -411,9 +416,10 @@ template <class F>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F f, int threads, size_t shared, unsigned) {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, f, threads, shared);
 }
-template <class F>
-cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, F, size_t = 0, int limit = 0) {
+template <class F, class S = size_t>           // S: shared memory, or a function that gives it for a block's size
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, F, S = {}, int limit = 0) {
     *block = limit > 0 && limit < 1024 ? limit : 1024;
     *grid = laptop::model_card().multiProcessorCount * (laptop::model_card().maxThreadsPerMultiProcessor / *block);
     return cudaSuccess;
 }
+#define cudaOccupancyMaxPotentialBlockSizeVariableSMem cudaOccupancyMaxPotentialBlockSize

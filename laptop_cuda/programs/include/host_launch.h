@@ -74,17 +74,31 @@ cudaError_t launch_kernel(const char* name, void (*kernel)(P...), dim3 grid, dim
                           cudaStream_t stream = nullptr) {
     return launch_pointers(kernel, name, grid, block, args, shared, stream, std::index_sequence_for<P...>{});
 }
+template <class... P, class... More> cudaError_t launch_cooperative(const char* name, void (*kernel)(P...), More... more) {
+    return asked().cooperative = true, launch_kernel(name, kernel, more...);
+}
 // cudaLaunchKernelEx. What it may ask for beside clusters changes nothing here.
 template <class... P, class... A>
 cudaError_t launch_kernel(const char* name, const cudaLaunchConfig_t* c, void (*kernel)(P...), A&&... arguments) {
     for (unsigned i = 0; i < c->numAttrs; ++i) {
         auto size = c->attrs[i].val.clusterDim;
-        bool of_cluster = c->attrs[i].id == cudaLaunchAttributeClusterDimension;
-        if (of_cluster) asked() = {{size.x, size.y, size.z}, asked().cluster_limit, asked().shared_limit};
+        Asked& a = asked();
+        if (c->attrs[i].id == cudaLaunchAttributeClusterDimension) a.cluster[0] = size.x, a.cluster[1] = size.y, a.cluster[2] = size.z;
+        if (c->attrs[i].id == cudaLaunchAttributeCooperative) a.cooperative = c->attrs[i].val.cooperative;
     }
     launch_config config(c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream);
     auto call = [kernel](auto... a) { kernel(a...); };
     return (cudaError_t)host_launch(name, 0, call, config, (std::remove_cv_t<std::remove_reference_t<P>>)arguments...);
+}
+
+template <class... P, size_t... I>
+cudaError_t launch_pointers_ex(const char* name, const cudaLaunchConfig_t* c, void (*kernel)(P...), void** args,
+                               std::index_sequence<I...>) {
+    return launch_kernel(name, c, kernel, *(std::remove_cv_t<std::remove_reference_t<P>>*)args[I]...);
+}
+template <class... P>
+cudaError_t launch_kernel_c(const char* name, const cudaLaunchConfig_t* c, void (*kernel)(P...), void** args) {
+    return launch_pointers_ex(name, c, kernel, args, std::index_sequence_for<P...>{});
 }
 
 // A host function called from Python: its result is dropped.

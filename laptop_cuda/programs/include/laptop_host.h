@@ -19,10 +19,10 @@ namespace laptop {
 void xorwow_ahead(uint32_t* words, uint64_t times, int log_steps);    // curand's generator, times * 2^log_steps steps
 // A launch from host code, on device memory as it is. Returns a cudaError_t.
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
-                     void (*entry)(void**), void* argument, bool grid_sync = false);
+                     void (*entry)(void**), void* argument);
 bool know_entry(const char* type, void (*entry)(void**));
-// What launches ask for: a cluster the next one alone.
-struct Asked { unsigned cluster[3], cluster_limit; size_t shared_limit; };
+// What launches ask for: a cluster, and to be cooperative, the next one alone.
+struct Asked { unsigned cluster[3], cluster_limit; size_t shared_limit, dynamic; bool cooperative; };
 Asked& asked();
 // A launch from device code (device_launch.h): its arguments are copied, and it runs when the grid that made it has ended.
 struct Child {
@@ -54,6 +54,7 @@ Place place_of(const void* p, size_t bytes);
 bool is_device_memory(const void* p, size_t bytes);
 bool is_whole_program();
 // A finding, once for each place. Or, without a `why`, what nothing orders, and the other place.
+void error_was_read();                    // of the last launch, if that was refused: then it is no finding
 void refused_call(const char* name, const char* why, const void* site, const void* other = nullptr);
 // cudaMemcpy, cudaMemset. What malloc gave and nobody set since stays unwritten.
 void host_wrote(void* p, size_t bytes, const void* from = nullptr);

@@ -40,6 +40,7 @@ void host_goes_on(Event);        // and perhaps shut
 extern bool shuts_memory;        // of a plain program
 extern const void* program_base; // where the library of a program that asks for memory is loaded
 std::string callers();           // offsets in the program's library of the calls that led here
+void tell_parent(const char* row);       // of the report, as JSON
 void tell(const laptop_launch*, const laptop_result*);   // whoever wants to know of launches
 }  // namespace laptop
 #pragma GCC visibility pop

@@ -84,9 +84,9 @@ void launch_from_kernel(const Child& child, const void* site) {
 static void add(Ended& to, const Ended& other) {
     to.failed |= other.failed;
     to.interrupted |= other.interrupted;
-    if (!to.code || to.code == INVALID_CONFIGURATION) to.code = other.code ? other.code : to.code;
+    if (!to.code || is_refusal(to.code)) to.code = other.code ? other.code : to.code;
 }
-static bool stops(const Ended& e) { return e.interrupted || (e.code && e.code != INVALID_CONFIGURATION); }
+static bool stops(const Ended& e) { return e.interrupted || (e.code && !is_refusal(e.code)); }
 
 void run_children(const laptop_launch& parent, Run& of, bool with_tail) {
     if (!of.children) return;

@@ -18,6 +18,10 @@ static struct {
 } program;
 static int last_launch_error = 0, failed = 0;
 int& last_error() { return current ? current->last_error : last_launch_error; }
+static bool unread = false;                      // the error of the last launch that was refused
+void error_was_read() {
+    if (!current && unread && last_launch_error) unread = false, tell_parent("{\"looked\": true}\n");
+}
 int sticky_error() { return current ? 0 : failed; }
 bool is_whole_program() { return program.done != nullptr; }
 bool is_sanitized() { return program.mode & LAPTOP_SANITIZE; }
@@ -32,7 +36,7 @@ void tell(const laptop_launch* l, const laptop_result* result) {
     }
 }
 
-static Asked all_asked = {{}, 0, 163 << 10};     // the model card's; cudaFuncSetAttribute is taken as called
+static Asked all_asked = {{}, 0, 163 << 10, 0, false};   // the model card's
 Asked& asked() { return all_asked; }
 
 // Launches by type and address: that of another build has the same type.
@@ -55,7 +59,7 @@ static void look_at_first(const laptop_launch& l) {
 }
 
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
-                     void (*entry)(void**), void* argument, bool) {
+                     void (*entry)(void**), void* argument) {
     std::lock_guard<std::recursive_mutex> lock(one_at_a_time);
     if (failed) return failed;
     AsDevice as(true);
@@ -65,7 +69,10 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
     memcpy(l.grid, grid, sizeof l.grid);
     memcpy(l.block, block, sizeof l.block);
     l.shared_bytes = shared_bytes;
-    l.shared_limit = asked().shared_limit;
+    uint64_t most = std::max<uint64_t>(asked().dynamic, 48 << 10);       // of dynamic memory, whichever kernel has asked
+    l.shared_limit = asked().dynamic && shared_bytes <= most ? asked().shared_limit : most;
+    l.no_grid_sync = !asked().cooperative;
+    asked().cooperative = false;
     memcpy(l.cluster, asked().cluster, sizeof l.cluster);
     memset(asked().cluster, 0, sizeof l.cluster);
     l.cluster_limit = asked().cluster_limit;
@@ -88,7 +95,8 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
     Ended ended = result->run->ended;
     delete result;
     if (ended.code) last_launch_error = ended.code;
-    if (ended.code && ended.code != INVALID_CONFIGURATION) failed = ended.code;
+    unread = is_refusal(ended.code);
+    if (ended.code && !is_refusal(ended.code)) failed = ended.code;
     if (ended.interrupted) raise(SIGINT);
     return ended.code;
 }
