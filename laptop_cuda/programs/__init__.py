@@ -14,6 +14,7 @@ from .. import build, hints, sources
 from ..launch import STEP_LIMIT
 from ..regions import loops_of, loops_or_none
 from ..rewrite import Loops
+from ..rewrite.table import guarded, symbols
 from ..text.diagnostics import CompileError, read_warnings, unknown_names
 from .libraries import first_library
 from ..text.outline import Outline, outline
@@ -88,6 +89,7 @@ def compile_program(paths: list[Path], options: Options = Options(), mode: str =
         texts = {}
         for path in order:
             text = sources.rewritten(units[path], path.resolve().parent, options.include, loops)
+            text += _variables(units[path]) if mode != "plain" else ""
             texts[path] = sources.started(units[path], path.name) + text + ENTRY * (path == mains[0])
         openmp = any("omp.h" in text for text in texts.values()) and "-fopenmp" not in flags
         return build.program(texts, found, flags + ["-fopenmp"] * openmp, not plain)
@@ -98,6 +100,15 @@ def compile_program(paths: list[Path], options: Options = Options(), mode: str =
         if not more:
             raise
     return compile_program(paths, options, mode, unknown | more)
+
+
+def _variables(files: list[Outline]) -> str:
+    """Tells the runtime of the device variables, whose names in host code mean others on a card."""
+    managed = {value for file in files for _, value, _ in symbols(file, ("__managed__",))}
+    found = dict.fromkeys(s for file in files for s in symbols(file) if s[1] not in managed)
+    rows = [guarded(conditions, f'static const bool laptop_told_{n} = laptop::device_variable("{name}", {value});\n')
+            for n, (name, value, conditions) in enumerate(found)]
+    return '\n#include <host_launch.h>\n#line 1 "entries"\n' + "".join(rows) if rows else ""
 
 
 def _has_main(file: Outline, always: bool = False) -> bool:

@@ -38,11 +38,16 @@ def host_access(library: Path, files: dict[str, str], told: list) -> dict:
 
 
 def refused(library: Path, files: dict[str, str], rows: list[dict]) -> list[dict]:
-    """Calls of the API that answered with an error, and what nothing orders, each with its lines, as findings."""
+    """Calls of the API that answered with an error, and what nothing orders, each with its lines, as findings; and what
+    is copied to the host unwritten, of kind "unwritten"."""
     places = lines.of(library, tuple(files), [offset for row in rows for offset in row["offsets"]])
     found = []
     for row in rows:
         kind, why = ("misuse", f" answers cudaErrorInvalidValue: {row['why']}") if row["why"] else ("race", "")
+        if row["why"].startswith("nobody"):
+            kind, why = "unwritten", f", and {row['why']}"
+        elif "malloc" in row["why"]:
+            why = f": {row['why']}"
         at = [places[offset] for offset in row["offsets"] if places[offset].line]
         message = "".join([f"{kind}: {row['refused']}{why}", *(
             f"\n  line {p.line} of {p.file}\n{p.line:6} | " + files[p.file].split("\n")[p.line - 1].rstrip() for p in at)])

@@ -40,6 +40,10 @@ def told(teller) -> tuple[str, str] | None:
     if teller.e.who.action == FREES:
         what = f"calls free() of {teller.memory.name}, which is device memory"
         return _crash_of_card(teller, what), "cudaFree gives back what cudaMalloc gave."
+    if teller.reason == "variable":
+        return (f"host code {teller._verb()} {teller.memory.name}, a variable of the device: on a card that is another "
+                f"variable, which no kernel sees.{teller._line(teller.place)}",
+                "cudaMemcpyFromSymbol and cudaMemcpyToSymbol copy it; a __managed__ variable is for both.")
     cause = WRITES if teller.e.who.action else READS
     if teller.reason == "freed":
         cause = "Usual cause: a pointer that is kept after cudaFree; host code may never follow it."

@@ -15,12 +15,12 @@ class Ran:
     crash: str = ""              # how it crashed, or that its time was over; "" if neither
     timed_out: bool = False
     host_errors: list[dict] = field(default_factory=list)    # where host code touched device memory
-    refused: list[dict] = field(default_factory=list)        # calls of the API that answered with an error
+    refused: list[dict] = field(default_factory=list)        # calls of the API that went wrong
     hint: dict | None = None     # of a plain run: an error that was found in passing
 
     @property
     def errors(self) -> list[dict]:
-        return self.host_errors + self.refused + [launch["error"] for launch in self.launches
+        return self.host_errors + [e for e in self.refused if e["kind"] != "unwritten"] + [launch["error"] for launch in self.launches
                                                   if launch["error"] and not self._expected(launch)]
 
     def _expected(self, launch: dict) -> bool:
@@ -43,7 +43,8 @@ class Ran:
 
     @property
     def notes(self) -> list[str]:
-        return [note for launch in self.launches for note in
+        unwritten = [error["message"] for error in self.refused if error["kind"] == "unwritten"]
+        return unwritten + [note for launch in self.launches for note in
                 launch["notes"] + ([_read(launch["error"])] if self._expected(launch) else [])]
 
     def total(self, count: str, kernel: str = "") -> int:

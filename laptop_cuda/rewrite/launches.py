@@ -122,7 +122,8 @@ def launches_by_function(part: Part, edits: Edits):
         opening = i + 1
         if opening + 1 >= len(part.tokens) or part.tokens[opening].text != "(":
             continue
-        word, pieces = part.tokens[i].text, split_commas(part.tokens, opening + 1, match_forward(part.tokens, opening))
+        word = part.tokens[i].text
+        pieces = split_commas(part.tokens, opening + 1, match_forward(part.tokens, opening))
         first, last = (*pieces, (opening + 1, opening + 1))["Ex" in word]       # behind the configuration
         if part.tokens[first].text == "(":
             close = match_forward(part.tokens, first)

@@ -461,8 +461,10 @@ void unmap_arrays();
 void read_symbols();
 extern uintptr_t heap_base;      // of the device memory of whole programs, and so many bytes: 0 until there is some
 extern size_t heap_used;
+extern uintptr_t variables_low, variables_high;  // around the device variables of whole programs
 inline void host_touches(uintptr_t address, size_t size, int action, const void* pc) {
-    if (address - heap_base < heap_used) seams.touched_by_host(address, size, action, pc);
+    bool near_variables = address - variables_low < variables_high - variables_low;
+    if (address - heap_base < heap_used || near_variables) seams.touched_by_host(address, size, action, pc);
 }
 void start_shared(Block&);
 void free_shared(Block&);

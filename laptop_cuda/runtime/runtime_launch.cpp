@@ -13,6 +13,7 @@ namespace laptop {
 Seams seams = {};
 uintptr_t heap_base = 0;
 size_t heap_used = 0;
+uintptr_t variables_low = 0, variables_high = 0;
 std::recursive_mutex one_at_a_time;
 
 laptop_error error_of(const char* kind, const char* reason, const Thread* t, uint32_t place, int action) {

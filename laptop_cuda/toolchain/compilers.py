@@ -20,7 +20,7 @@ COMMON = ["-std=c++17", "-x", "c++", "-fPIC", "-g1", "-gdwarf-4", "-fno-strict-a
           "-fvisibility=hidden", "-fno-threadsafe-statics", "-DLAPTOP=1", "-Werror=vla",
           "-fno-diagnostics-color"]
 # of the C library, in checked programs: runtime_host.cpp looks at their arguments first
-WRAPPED = ("memcpy", "memmove", "memset", "fread", "fwrite", "malloc", "free", "strlen")
+WRAPPED = ("memcpy", "memmove", "memset", "fread", "fwrite", "malloc", "calloc", "realloc", "free", "strlen")
 
 
 class NoCompiler(RuntimeError):

@@ -96,11 +96,14 @@ inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kin
                       : place_of(from, n) == Place::OUTSIDE ? "more bytes than the memory has that it copies from"
                       : to_device && !is_device_memory(to, n) ? "the direction says to the device, and the destination is not there"
                       : from_device && !is_device_memory(from, n) ? "the direction says from the device, and the source is not there"
+                      : !within_malloc(to, n) ? "more bytes than malloc gave to where it copies to"
+                      : !within_malloc(from, n) ? "more bytes than malloc gave to where it copies from"
                       : nullptr;
     if (why) {
-        if (LAPTOP_TRACED && by.site) refused_call("cudaMemcpy", why, by.site);
+        if (LAPTOP_TRACED && by.site) refused_call(by.name, why, by.site);
         return answer(cudaErrorInvalidValue);
     }
+    if (LAPTOP_TRACED && by.site && place_of(to, n) == Place::HOST) leaves_device(by.name, from, n, by.site);
     copy_now(to, from, n, by);
     return cudaSuccess;
 }
@@ -121,15 +124,15 @@ inline cudaError_t set(void* to, int value, size_t n, const Issue& by = {}) {
     return cudaSuccess;
 }
 inline cudaError_t give_back(const char* name, void* p, const void* site) {
-    order(Order::HOST_AWAITS_ALL);
     const char* why = device_free(p);
     if (why && LAPTOP_TRACED) refused_call(name, why, site);
     return answer(why ? cudaErrorInvalidValue : cudaSuccess);
 }
-inline cudaError_t allocate(const char* name, void** p, size_t bytes, unsigned itemsize, bool for_host) {
+inline cudaError_t allocate(const char* name, void** p, size_t bytes, unsigned itemsize, bool for_host, const Issue& by = {}) {
     if (sticky_error()) return (cudaError_t)sticky_error();
-    order(Order::STREAMS_MEET);
+    if (!by.site) order(Order::STREAMS_MEET);
     *p = bytes ? device_malloc(bytes, name, itemsize, for_host) : nullptr;
+    if (by.site) Issued(by.stream, by.name, by.site, false).uses(*p, bytes, true);
     return *p || !bytes ? cudaSuccess : answer(cudaErrorMemoryAllocation);
 }
 // What device code may not call, or what is not known there.
@@ -146,21 +149,22 @@ template <> struct sized<void> { static constexpr unsigned value = 1; };
 }  // namespace laptop
 
 // Each is also a macro, which hands on the text of its arguments: that is how an array gets its name.
-#define LAPTOP_ALLOCATOR(name, for_host, more)                                                          \
+#define LAPTOP_ALLOCATOR(name, for_host, more, by)                                                      \
     template <class T> LAPTOP_FN cudaError_t laptop_##name(const char* text, T** p, size_t bytes more) { \
         if (laptop::in_kernel())                                                                        \
             return laptop::allocate_in_kernel(text, (void**)p, bytes, laptop::sized<T>::value, LAPTOP_SITE); \
-        return laptop::allocate(text, (void**)p, bytes, laptop::sized<T>::value, for_host);             \
+        return laptop::allocate(text, (void**)p, bytes, laptop::sized<T>::value, for_host by);          \
     }                                                                                                   \
     template <class T> cudaError_t name(T** p, size_t bytes more) {                                     \
-        return laptop::allocate(nullptr, (void**)p, bytes, laptop::sized<T>::value, for_host);          \
+        return laptop::allocate(nullptr, (void**)p, bytes, laptop::sized<T>::value, for_host by);       \
     }
 #define LAPTOP_MORE(...) , __VA_ARGS__
-LAPTOP_ALLOCATOR(cudaMalloc, false, )
-LAPTOP_ALLOCATOR(cudaMallocAsync, false, LAPTOP_MORE(cudaStream_t = nullptr))
-LAPTOP_ALLOCATOR(cudaMallocManaged, true, LAPTOP_MORE(unsigned = 1))
-LAPTOP_ALLOCATOR(cudaMallocHost, true, LAPTOP_MORE(unsigned = 0))
-LAPTOP_ALLOCATOR(cudaHostAlloc, true, LAPTOP_MORE(unsigned = 0))
+LAPTOP_ALLOCATOR(cudaMalloc, false, , )
+LAPTOP_ALLOCATOR(cudaMallocAsync, false, LAPTOP_MORE(cudaStream_t s = nullptr),
+                 LAPTOP_MORE(laptop::Issue{"cudaMallocAsync", LAPTOP_SITE, s, false}))
+LAPTOP_ALLOCATOR(cudaMallocManaged, true, LAPTOP_MORE(unsigned = 1), )
+LAPTOP_ALLOCATOR(cudaMallocHost, true, LAPTOP_MORE(unsigned = 0), )
+LAPTOP_ALLOCATOR(cudaHostAlloc, true, LAPTOP_MORE(unsigned = 0), )
 #undef LAPTOP_ALLOCATOR
 #undef LAPTOP_MORE
 template <class T> cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
@@ -178,13 +182,18 @@ LAPTOP_FN cudaError_t cudaFree(void* p) {
         if (laptop::is_of_kernel(p)) laptop::kernel_free(p, LAPTOP_SITE);
         return cudaSuccess;
     }
+    laptop::order(laptop::Order::HOST_AWAITS_ALL);
     return laptop::give_back("cudaFree", p, LAPTOP_SITE);
 }
-LAPTOP_FN cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
+LAPTOP_FN cudaError_t cudaFreeAsync(void* p, cudaStream_t s) {
     laptop::host_only("cudaFreeAsync in a kernel", LAPTOP_SITE);
+    laptop::Issued(s, "cudaFreeAsync", LAPTOP_SITE, false).uses(p, laptop::allocated(p), true);
     return laptop::give_back("cudaFreeAsync", p, LAPTOP_SITE);
 }
-LAPTOP_FN cudaError_t cudaFreeHost(void* p) { return laptop::give_back("cudaFreeHost", p, LAPTOP_SITE); }
+LAPTOP_FN cudaError_t cudaFreeHost(void* p) {
+    laptop::order(laptop::Order::HOST_AWAITS_ALL);
+    return laptop::give_back("cudaFreeHost", p, LAPTOP_SITE);
+}
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
     return laptop::copy(to, from, n, kind, {"cudaMemcpy", LAPTOP_SITE});
 }
@@ -216,8 +225,13 @@ inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, siz
                                 size_t height, cudaMemcpyKind kind) {
     laptop::AsDevice as;
     cudaError_t e = cudaSuccess;
+    size_t behind = height ? height - 1 : 0;
+    if (!laptop::within_malloc(to, behind * to_pitch + width) || !laptop::within_malloc(from, behind * from_pitch + width)) {
+        laptop::refused_call("cudaMemcpy2D", "more bytes than malloc gave to one side", LAPTOP_SITE);
+        return laptop::answer(cudaErrorInvalidValue);
+    }
     for (size_t row = 0; row < height && e == cudaSuccess; row++)
-        e = laptop::copy((char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind);
+        e = laptop::copy((char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind, {"cudaMemcpy2D", LAPTOP_SITE});
     return e;
 }
 inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,

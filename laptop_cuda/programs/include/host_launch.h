@@ -24,6 +24,11 @@ template <class T> LAPTOP_FN void note_pointer(T* p) { device_pointer_type((cons
 namespace laptop {
 #endif
 
+template <class T> bool device_variable(const char* name, T& v) {
+    typedef std::remove_all_extents_t<T> E;
+    return std::is_const<E>::value || device_variable(name, (const void*)&v, sizeof v, sizeof(E));
+}
+
 // How a launch is made, known by its type from the moment on at which its library is loaded.
 template <class Run> struct Entry {
     LAPTOP_QUIET static void call(void** f) { (*(Run*)*f)(); }
@@ -74,8 +79,10 @@ cudaError_t launch_kernel(const char* name, void (*kernel)(P...), dim3 grid, dim
                           cudaStream_t stream = nullptr) {
     return launch_pointers(kernel, name, grid, block, args, shared, stream, std::index_sequence_for<P...>{});
 }
-template <class... P, class... More> cudaError_t launch_cooperative(const char* name, void (*kernel)(P...), More... more) {
-    return asked().cooperative = true, launch_kernel(name, kernel, more...);
+template <class... P>
+cudaError_t launch_cooperative(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, void** args, size_t shared = 0,
+                               cudaStream_t stream = nullptr) {
+    return asked().cooperative = true, launch_kernel(name, kernel, grid, block, args, shared, stream);
 }
 // cudaLaunchKernelEx. What it may ask for beside clusters changes nothing here.
 template <class... P, class... A>

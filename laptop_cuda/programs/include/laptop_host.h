@@ -56,6 +56,11 @@ bool is_whole_program();
 // A finding, once for each place. Or, without a `why`, what nothing orders, and the other place.
 void error_was_read();                    // of the last launch, if that was refused: then it is no finding
 void refused_call(const char* name, const char* why, const void* site, const void* other = nullptr);
+bool within_malloc(const void* p, size_t bytes);  // false: it begins in what malloc gave the program, and ends behind it
+void leaves_device(const char* call, const void* p, size_t bytes, const void* site);     // a note, if nobody has written it
+// Of a __device__ or __constant__ variable host code on a card has another than kernels have. True.
+bool device_variable(const char* name, const void* p, size_t bytes, unsigned itemsize);
+size_t allocated(const void* p);          // bytes of the device memory that begins here
 // cudaMemcpy, cudaMemset. What malloc gave and nobody set since stays unwritten.
 void host_wrote(void* p, size_t bytes, const void* from = nullptr);
 constexpr unsigned NEVER_SET = 0xa5c3e96d;      // each word that malloc gives a checked program

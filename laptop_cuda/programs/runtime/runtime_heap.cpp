@@ -165,6 +165,28 @@ const char* device_free(void* p) {
     return nullptr;
 }
 
+size_t allocated(const void* p) {
+    Lock lock(heap);
+    const Allocation* a = allocation_of(p);
+    return a && a->live && a->low == (uintptr_t)p ? a->bytes : 0;
+}
+
+// Of a struct some byte is written; where no kernel has told a type, 16 bytes may be one.
+void leaves_device(const char* call, const void* p, size_t bytes, const void* site) {
+    Lock lock(heap);
+    const Allocation* a = allocation_of(p);
+    if (!a || !a->initialised || !is_sanitized()) return;
+    size_t unit = a->itemsize > 1 ? a->itemsize : 16, first = ((uintptr_t)p - a->low + unit - 1) / unit * unit;
+    for (size_t end = (uintptr_t)p - a->low + bytes; first + unit <= end; first += unit) {
+        const uint8_t* hole = (const uint8_t*)memchr(a->initialised + first, 0, end - first);
+        if (!hole) return;
+        first = (hole - a->initialised) / unit * unit;
+        if (first + unit > end || memchr(a->initialised + first, 1, unit)) continue;
+        refused_call((std::string(call) + " copies " + element_at(a->low + first)).c_str(), "nobody has written it", site);
+        return;
+    }
+}
+
 Place place_of(const void* p, size_t bytes) {
     Lock lock(heap);
     const Allocation* a = allocation_of(p);
@@ -192,8 +214,25 @@ void open_to_host(const void* p) {
     a->open_to_host = true;
 }
 
+static std::map<uintptr_t, laptop_memory>& device_variables() {
+    static std::map<uintptr_t, laptop_memory> all;       // a program's static objects tell of theirs before main
+    return all;
+}
+bool device_variable(const char* name, const void* p, size_t bytes, unsigned itemsize) {
+    uintptr_t low = (uintptr_t)p;
+    device_variables()[low] = {name, LAPTOP_IN_MODULE, -1, itemsize, bytes, 0};
+    variables_low = variables_low ? std::min(variables_low, low) : low;
+    return variables_high = std::max(variables_high, low + bytes), true;
+}
+
 bool closed_to_host(uintptr_t address, size_t size, laptop_error& e, laptop_memory& memory) {
     Lock lock(heap);
+    auto after = device_variables().upper_bound(address);
+    if (after != device_variables().begin() && address - std::prev(after)->first < std::prev(after)->second.bytes) {
+        memory = std::prev(after)->second;
+        e.reason = "variable";
+        return true;
+    }
     const Allocation* a = allocation_of((void*)address);
     if (!a || a->for_host || a->open_to_host) return false;
     memory = {a->name.c_str(), LAPTOP_IN_GLOBAL, -1, a->itemsize, a->bytes, 0};

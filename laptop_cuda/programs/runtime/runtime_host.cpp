@@ -42,6 +42,26 @@ bool is_registered(const void* p, size_t bytes) {
     return after != registered.begin() && (uintptr_t)p + bytes <= std::prev(after)->second;
 }
 
+// What malloc has given the program, each start with its size.
+static std::map<uintptr_t, size_t> given;
+static void* give(void* p, size_t bytes) {
+    Registering now(registering);
+    if (p) given[(uintptr_t)p] = bytes;
+    return p;
+}
+static void* take_back(void* p) {
+    Registering now(registering);
+    given.erase((uintptr_t)p);
+    return p;
+}
+bool within_malloc(const void* p, size_t bytes) {
+    Registering now(registering);
+    auto after = given.upper_bound((uintptr_t)p);
+    if (after == given.begin()) return true;
+    size_t at = (uintptr_t)p - std::prev(after)->first, all = std::prev(after)->second;
+    return at >= all || bytes <= all - at;
+}
+
 const void* program_base = nullptr;
 static __thread int as_device __attribute__((tls_model("initial-exec"))) = 0;
 // A kernel that fails would not take its own away.
@@ -152,13 +172,15 @@ void* __wrap_malloc(size_t n) {
     constexpr size_t MOST = 64 << 20;
     void* p = malloc(n);
     for (size_t i = 0; p && n <= MOST && i + 4 <= n; i += 4) *(uint32_t*)((char*)p + i) = laptop::NEVER_SET;
-    return p;
+    return laptop::give(p, n);
 }
+void* __wrap_calloc(size_t n, size_t size) { return laptop::give(calloc(n, size), n * size); }
+void* __wrap_realloc(void* p, size_t n) { return laptop::give(realloc(laptop::take_back(p), n), n); }
 void __wrap_free(void* p) {
     laptop_error e;
     laptop_memory m;
     bool on_heap = (uintptr_t)p - laptop::heap_base < laptop::heap_used;
-    if (!on_heap || !laptop::closed_to_host((uintptr_t)p, 1, e, m)) return free(p);
+    if (!on_heap || !laptop::closed_to_host((uintptr_t)p, 1, e, m)) return free(laptop::take_back(p));
     laptop::touched_by_host((uintptr_t)p, 1, laptop::FREES, PC);
 }
 }

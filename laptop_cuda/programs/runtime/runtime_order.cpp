@@ -96,6 +96,7 @@ static int touched(const Work& w, uintptr_t low, uintptr_t high) {
 }
 
 static std::string done(int how, const std::string& by) {
+    if (by == "cudaFreeAsync" || by == "cudaMallocAsync") return by[4] == 'F' ? " is freed by " + by : " is given by " + by;
     const char* verb = how & WRITES ? " is written by " : how & UPDATES ? " is updated by " : " is read by ";
     return verb + (by.compare(0, 4, "cuda") && by != "host code" ? "kernel " + by : by);
 }
@@ -137,8 +138,8 @@ Issued::~Issued() {
     Lock lock(one_at_a_time);
     std::unique_ptr<Work> ended(made);
     issuing = nullptr;
-    for (auto& w : under_way) {
-        if (!has(ended->before, *w)) compare(*w, *ended);
+    for (auto w = under_way.rbegin(); w != under_way.rend(); ++w) {       // of several, the last is told
+        if (!has(ended->before, **w)) compare(**w, *ended);
     }
     if (waits) host_learns(streams[ended->stream].knows);
     else if (!ended->uses.empty() || !ended->regions.empty()) under_way.push_back(std::move(ended));
