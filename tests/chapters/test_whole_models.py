@@ -13,6 +13,7 @@ from course_lib.exercises import find
 from course_lib.exercises.chapters import field_guide
 from course_lib.field_guide import BadCheckpoint, NotANumber, describe, open_model
 from course_lib.field_guide.whole.chat import Conversation, main as chat
+from course_lib.field_guide.whole.quantised import Quantised, dequantised, quantise
 from course_lib.field_guide.whole.serving import Server, pageable
 from course_lib.field_guide.whole.tiny import EVERY, mask, tiny
 
@@ -89,6 +90,26 @@ def test_uneven_prompts_through_pages_as_one_at_a_time(model_type, several, tmp_
         server.cache.allocator.check()
     assert [server.output(i)[0] for i in range(several)] == alone and preempted and most > 1
     assert server.cache.allocator.n_available == 14
+
+
+@pytest.mark.parametrize("kind, lost", [("int8", 0.01), ("int4", 0.1)])
+def test_quantised_weights_are_the_product_with_what_their_numbers_mean(kind, lost, llama):
+    """Torch's product of small numbers beside the plain one, of a matrix and in every layer of a model."""
+    torch.manual_seed(0)
+    linear, x = torch.nn.Linear(128, 48), torch.randn(3, 7, 128)
+    weight = dequantised(*quantise(linear.weight.detach(), kind, 32))
+    assert 0 < (weight - linear.weight).norm() / linear.weight.norm() < lost
+    torch.testing.assert_close(Quantised(linear, kind, 32)(x), x @ weight.T + linear.bias, atol=0.02, rtol=0.02)
+    texts, small, plain = tiny("llama").texts, open_model(llama, weights=kind, group=32), open_model(llama)
+    for name, module in small.layers.named_modules():
+        if isinstance(module, Quantised):
+            matrix = plain.layers.get_submodule(name).weight
+            matrix.copy_(dequantised(*quantise(matrix, kind, 32)))
+    assert gap(small.logits(texts), plain.logits(texts), torch.ones(2, 23)) < 0.05
+    assert gap(plain.logits(texts), open_model(llama).logits(texts), torch.ones(2, 23)) > lost / 2
+    assert small.notes[-1].startswith(f"{kind}: matrices of ") and len(small.generate(texts.tolist(), 2)) == 2
+    with pytest.raises(ValueError, match="weights must be 'int8' or 'int4', and group one of"):
+        open_model(llama, weights=kind, group=48)
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ def options(argv: list[str]):
                         help="a string that ends an answer; may be given again")
     parser.add_argument("--kernels", action="store_true", help="attention, rotations and norms by the course's own "
                         "kernels: slow without a card")
+    parser.add_argument("--weights", choices=("int8", "int4"), help="matrices of so many bits: less memory, less exact")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--system", help="what the model is told before the conversation")
     return parser.parse_args(argv)
@@ -64,7 +65,8 @@ def options(argv: list[str]):
 def main(argv: list[str]) -> int:
     given = options(argv)
     try:
-        model = open_model(given.folder, kernels=given.kernels, device=given.device)
+        model = open_model(given.folder, kernels=given.kernels, device=given.device,
+                           weights=given.weights)
         model.text.needed()
     except ValueError as error:             # BadCheckpoint, or no tokenizer
         print(f"chat: {error}")

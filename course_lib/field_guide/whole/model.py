@@ -11,6 +11,7 @@ from course_lib.field_guide.whole.families import WHOLE, plan_of
 from course_lib.field_guide.whole.folder import BadCheckpoint, Folder
 from course_lib.field_guide.whole.loading import load
 from course_lib.field_guide.whole.on_kernels import use_kernels
+from course_lib.field_guide.whole.quantised import use_quantised
 from course_lib.field_guide.whole.serving import pageable, serve
 from course_lib.field_guide.whole.text import Text
 from course_lib.kv_cache import next_token_probabilities
@@ -126,11 +127,13 @@ def cut(text: str, stop) -> str:
 PLAIN = ("llama", "qwen2", "qwen3", "olmo2", "mixtral", "qwen3_moe", "deepseek_v3")
 
 
-def open_model(folder, dtype: torch.dtype | None = None, kernels: bool = False, device=None) -> Model:
+def open_model(folder, dtype: torch.dtype | None = None, kernels: bool = False, device=None,
+               weights: str | None = None, group: int = 64) -> Model:
     """The model in a folder with config.json, safetensors and perhaps tokenizer.json. Weights are mapped, in
     the kind of number that the file has unless `dtype` is given. A folder that does not hold what its
     configuration says is a BadCheckpoint, which names file and key. No code of a folder is run.
-    `kernels`: attention, rotations and norms are launches of the course's own, see `on_kernels`."""
+    `kernels`: attention, rotations and norms are launches of the course's own, see `on_kernels`.
+    `weights`: "int8" or "int4", the latter in groups of `group`, see `quantised`."""
     folder = Folder(folder)
     inner = folder.config.get("text_config")
     config = {**folder.config, **(inner if isinstance(inner, dict) else {}), "text_config": None}
@@ -140,7 +143,10 @@ def open_model(folder, dtype: torch.dtype | None = None, kernels: bool = False, 
     decoder, notes = (filled if model_type in WHOLE else of_known_parts)(folder, config)
     if folder.config.get("auto_map"):
         notes.insert(0, "auto_map is ignored: the family is built here, and no code of a folder is run.")
-    return Model(folder, decoder.to(device, dtype), notes, kernels)
+    decoder = decoder.to(device, dtype)
+    if weights is not None:
+        notes.append(use_quantised(decoder, weights, group))
+    return Model(folder, decoder, notes, kernels)
 
 
 def of_known_parts(folder: Folder, config: dict) -> tuple[Decoder, list[str]]:

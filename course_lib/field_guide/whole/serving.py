@@ -76,7 +76,7 @@ class Server(Engine):
     """add_request, step and run are chapter 8's."""
 
     def __init__(self, decoder: Decoder, n_blocks: int, block_size: int = 16, **scheduling):
-        (shape,), weight = shape_of_rows(decoder), decoder.layers[0].attention.q_proj.weight
+        (shape,), weight = shape_of_rows(decoder), decoder.embedding.weight
         self.decoder = decoder
         self.model = SimpleNamespace(config=SimpleNamespace(vocab_size=decoder.plan.vocab, context=1 << 40))
         self.cache = PagedKVCache(n_blocks, block_size, len(decoder.layers), *shape[:2], weight.dtype,
