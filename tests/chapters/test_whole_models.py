@@ -74,7 +74,8 @@ def test_on_the_course_s_kernels_a_model_says_the_same(model_type, by_torch, tmp
 
 
 @pytest.mark.parametrize("model_type, several", [
-    ("llama", 25), ("gemma2", 9), *(pytest.param(*one, marks=pytest.mark.slow) for one in (("llama", 100), ("gpt_oss", 9)))])
+    ("llama", 25), ("gemma2", 9),
+    *(pytest.param(*one, marks=pytest.mark.slow) for one in (("llama", 100), ("gpt_oss", 9)))])
 def test_uneven_prompts_through_pages_as_one_at_a_time(model_type, several, tmp_path):
     """With few pages, so that sequences are preempted; a common beginning is computed once; no page is lost."""
     model = open_model(tiny(model_type).write(tmp_path))
@@ -99,7 +100,8 @@ def test_quantised_weights_are_the_product_with_what_their_numbers_mean(kind, lo
     linear, x = torch.nn.Linear(128, 48), torch.randn(3, 7, 128)
     weight = dequantised(*quantise(linear.weight.detach(), kind, 32))
     assert 0 < (weight - linear.weight).norm() / linear.weight.norm() < lost
-    torch.testing.assert_close(Quantised(linear, kind, 32)(x), x @ weight.T + linear.bias, atol=0.02, rtol=0.02)
+    want = x @ weight.T + linear.bias
+    torch.testing.assert_close(Quantised(linear, kind, 32)(x), want, atol=0.02, rtol=0.02)
     texts, small, plain = tiny("llama").texts, open_model(llama, weights=kind, group=32), open_model(llama)
     for name, module in small.layers.named_modules():
         if isinstance(module, Quantised):

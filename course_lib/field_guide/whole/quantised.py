@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 GROUPS = (32, 64, 128, 256)
-# The matrices of attention, of feed-forward layers and experts. Routers, embeddings and states stay as they are.
+# Of attention, feed-forward layers and experts. Routers, embeddings and states stay as they are.
 MATRICES = ("q_proj", "k_proj", "v_proj", "out_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -47,7 +47,8 @@ def dequantised(numbers: Tensor, scales: Tensor) -> Tensor:
     if scales.dim() == 1:
         return numbers.float() * scales.float()[:, None]
     scale, zero = scales.float().transpose(0, 1).unbind(-1)
-    return ((numbers.float().unflatten(1, (scale.shape[1], -1)) - 8) * scale[..., None] + zero[..., None]).flatten(1)
+    parts = numbers.float().unflatten(1, (scale.shape[1], -1)) - 8
+    return (parts * scale[..., None] + zero[..., None]).flatten(1)
 
 
 def use_quantised(decoder: nn.Module, kind: str, group: int = 64) -> str:
