@@ -13,12 +13,13 @@ async function kept(key) {
 
 async function loaded() {
   const { key, sizes } = await (await network(new URL("files.json", base))).json();
-  const store = await kept(key), all = Object.values(sizes).reduce((sum, n) => sum + n, 0);
+  const store = await kept(key), packs = Object.entries(sizes).filter(([name]) => /packed$/.test(name));
+  const all = packs.reduce((sum, [, n]) => sum + n, 0);
   let done = 0;
   const count = n => say("loading", Math.min((done += n) / all, 1));
   async function packed(name) {
-    const at = new URL(`${name}.gz?${key}`, base), found = await store?.match(at);
-    if (found) return count(sizes[`${name}.gz`]), found.body;
+    const at = new URL(`${name}.packed?${key}`, base), found = await store?.match(at);
+    if (found) return count(sizes[`${name}.packed`]), found.body;
     const answer = await network(at);
     if (!answer.ok) throw new Error(`${name}: the server answers ${answer.status}`);
     const parts = [], reader = answer.body.getReader();
@@ -34,7 +35,7 @@ async function loaded() {
   // each of the three asks for its own files by name
   self.fetch = (asked, ...how) => {
     const name = String(asked.url ?? asked).slice(base.href.length);
-    return sizes[`${name}.gz`] ? unpacked(name) : network(asked, ...how);
+    return sizes[`${name}.packed`] ? unpacked(name) : network(asked, ...how);
   };
   const text = name => unpacked(name).then(answer => answer.text());
   const script = async name => import(URL.createObjectURL(new Blob([await text(name)], { type: "text/javascript" })));

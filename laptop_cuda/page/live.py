@@ -82,7 +82,7 @@ def write(to: Path) -> str:
     for name, data in sorted(made.items()):
         if name not in PLAIN:
             data = gzip.compress(data, 6, mtime=0)
-            name += ".gz"
+            name += ".packed"            # of ".gz" some servers say that they have packed it
         (to / name).write_bytes(data)
         sizes[name] = len(data)
     key = digest(*made.values())

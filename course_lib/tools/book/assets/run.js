@@ -3,6 +3,7 @@
 const SECONDS = 20;              // then a launch is ended
 const ROWS = ["global loads", "global stores", "shared loads", "shared stores", "global atomics", "shared atomics",
   "barriers", "", "", "copies in", "copies out", "tensor cores"];
+const REASONS = { steps: "a thread took more steps than a launch may; usual cause: a loop that does not end" };
 const VERBS = ["reads", "writes", "atomically updates", "waits at", "frees", "touches"];
 const TYPED = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, float64: Float64Array, int64: BigInt64Array,
   uint64: BigUint64Array, int16: Int16Array, uint16: Uint16Array, int8: Int8Array, uint8: Uint8Array, bool: Uint8Array };
@@ -85,7 +86,8 @@ function inWorker(module, launch, data, stop) {
 
 function crashed(words) {
   const why = /memory|allocation/i.test(words) && !/out of bounds/.test(words)
-    ? "there is not enough memory for it on this page" : /call stack/.test(words) ? "a thread used up its stack" : words;
+    ? "there is not enough memory for it on this page" : /call stack/.test(words) ? "a thread used up its stack"
+    : words === "unreachable" ? "a thread used up its stack, or the kernel has a trap" : words;
   return `The launch crashed: ${why}. The page goes on, and so does the next launch.`;
 }
 
@@ -187,7 +189,7 @@ function told(e, { kernel, grid, block, laptop }, source) {
     `${VERBS[e.other.action]} it, and nothing orders the two` : e.array !== undefined
     ? `${kernel} ${VERBS[e.who?.action ?? 5]} ${element(e)}` + (e.kind === "out of bounds" && e.reason === "array"
       ? `, ${e.offset < 0 ? "before its start" : "past its end"}: it has ${said(e.array_bytes / (e.itemsize || 1))} elements` : "")
-    : [`${kernel}, launched with grid ${grid.join(" x ")} and block ${block.join(" x ")}`, e.reason, e.detail]
+    : [`${kernel}, launched with grid ${grid.join(" x ")} and block ${block.join(" x ")}`, REASONS[e.reason] ?? e.reason, e.detail]
       .filter(Boolean).join(": ");
   return `${e.kind}: ${what}.${where(e.who)}${where(e.other)}`;
 }
