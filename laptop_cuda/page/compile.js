@@ -109,10 +109,12 @@ async function built(parts, job) {
 let ready = null;
 onmessage = async ({ data: job }) => {
   try {
-    const parts = await (ready ??= loaded());
+    const parts = await (ready ??= loaded().catch(error => { ready = null; throw error; }));
     say("building");
     postMessage(await built(parts, job));
   } catch (error) {
-    postMessage({ crash: String(error?.message ?? error) });
+    const words = String(error?.message ?? error);
+    postMessage({ crash: words === "unreachable" ? "it ran out of memory" : /call stack/.test(words) ? "the text is nested too deeply"
+      : words });
   }
 };

@@ -26,11 +26,10 @@ function compiled(job, { say, stop, make }) {
       } else if (data.state === "building") {
         say("running", "Compiling ...");
         clock = setTimeout(() => over(`The compiler was stopped after ${SECONDS} seconds.`), 1000 * SECONDS);
-      } else if (data.crash) over("The compiler ended: " + (data.crash === "unreachable" ? "out of memory" : data.crash) +
-        ". The page goes on; the next run loads it again.");
-      else {
+      } else {
         clearTimeout(clock);
-        if (data.error) failed(Object.assign(new Error("It does not compile."), { shown: data.error }));
+        if (data.crash) failed(new Error(`The compiler gave up: ${data.crash}. The page goes on, and so does the next run.`));
+        else if (data.error) failed(Object.assign(new Error("It does not compile."), { shown: data.error }));
         else done(data);
       }
     };
