@@ -1,6 +1,6 @@
 // A reader's own kernel: the text of a launch's source can be edited, and a compiler in a worker builds it for the page.
 (() => {
-const SECONDS = 60;              // of compiling, then it is ended
+const SECONDS = 120;             // of compiling, then it is ended
 const COMPILER = new URL("compiler/compile.js", document.currentScript.src);
 const FROM_DISK = "This page comes from the disk, and from there a browser loads no compiler. Serve the book's folder, as in " +
   "python -m http.server --directory .build/book/html, and open http://localhost:8000.";
