@@ -156,14 +156,10 @@ def _proxy(mods: list[str], given: list, opcode: str) -> str:
     return "laptop::proxy_fence();"
 
 
-def _registers(mods: list[str], given: list, opcode: str) -> str:
-    if mods[1:] != ["sync", "aligned", "u32"] or mods[0] not in ("inc", "dec"):
-        raise Unknown(opcode)
-    return f"{P}registers({whole(given[0])}, {str(mods[0] == 'inc').lower()});"
-
-
 INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.bulk.tensor": _tensor, "cp.async.bulk": _bulk, "fence.proxy": _proxy,
-                "cp.reduce.async.bulk.tensor": _tensor, "cp.reduce.async.bulk": _bulk, "st.async": _store, "red.async": _store, "setmaxnreg": _registers,
+                "cp.reduce.async.bulk.tensor": _tensor, "cp.reduce.async.bulk": _bulk, "st.async": _store, "red.async": _store,
+                **{f"setmaxnreg.{way}.sync.aligned.u32": lambda mods, given, opcode:
+                   f"{P}registers({whole(given[0])}, {int(mods[0] == 'inc')});" for way in ("inc", "dec")},
                 "wgmma": _product,
                 # tells other blocks of a cluster: in its own block a barrier orders it
                 "fence.mbarrier_init": lambda mods, given, opcode: "laptop::mbarrier_announce();"}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import copies
 import pytest
+import test_barriers
 import test_clusters
 import test_products
 import test_tensors
@@ -12,7 +13,8 @@ import test_tensors
 import laptop_cuda as cuda
 from engine_kit import EVERY_ORDER
 
-MODULES = {"copies": copies, "clusters": test_clusters, "products": test_products, "tensors": test_tensors}
+MODULES = {"barriers": test_barriers, "copies": copies, "clusters": test_clusters, "products": test_products,
+           "tensors": test_tensors}
 PAIRS = tomllib.loads(Path(__file__).with_name("pairs.toml").read_text(encoding="utf-8"))
 
 
