@@ -316,7 +316,7 @@ static void touched_own(uintptr_t address, int action, const void* pc) {
 void set_registers(uint32_t to, bool more, const void* site) {
     if (!current) return;
     if (to % 8 || to < 24 || to > 256) trap("setmaxnreg to a count that is not 24 to 256 in steps of 8,", site);
-    if (run->launch->max_threads <= 0) return;
+    if (run->launch->max_threads <= 0 || !is_checked()) return;          // no count depends on who waits here
     Warpgroup& g = mine();
     int64_t &held = g.registers[current->index % GROUP / 32], &free = (*warpgroups_of(here()))[0].registers[4];
     uint32_t n = g.threads[current->index % GROUP].settings++;
