@@ -54,6 +54,14 @@ def _mbarrier(mods: list[str], given: list, opcode: str) -> str:
     raise Unknown(opcode)
 
 
+def _after_copies(mods: list[str], given: list, opcode: str) -> str:
+    counted = mods[3:4] == ["noinc"]
+    way = mods[3 + counted:-1]
+    if mods[2] != "arrive" or mods[-1] != "b64" or way not in ([], ["shared"], ["shared_cta"]):
+        raise Unknown(opcode)
+    return f"{P}barrier_after_copies({_address(given[0], way != [])}, {str(counted).lower()});"
+
+
 def _bulk(mods: list[str], given: list, opcode: str) -> str:
     mods, reduction = _reduction(mods[3:], opcode) if mods[0] == "reduce" else (mods[2:], "")
     if mods[:1] == ["commit_group"]:
@@ -156,7 +164,8 @@ def _proxy(mods: list[str], given: list, opcode: str) -> str:
     return "laptop::proxy_fence();"
 
 
-INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.bulk.tensor": _tensor, "cp.async.bulk": _bulk, "fence.proxy": _proxy,
+INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.mbarrier": _after_copies, "cp.async.bulk.tensor": _tensor, "cp.async.bulk": _bulk,
+                "fence.proxy": _proxy,
                 "cp.reduce.async.bulk.tensor": _tensor, "cp.reduce.async.bulk": _bulk, "st.async": _store, "red.async": _store,
                 **{f"setmaxnreg.{way}.sync.aligned.u32": lambda mods, given, opcode:
                    f"{P}registers({whole(given[0])}, {int(mods[0] == 'inc')});" for way in ("inc", "dec")},

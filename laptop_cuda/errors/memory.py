@@ -112,7 +112,8 @@ class MemoryErrors(Facts):
         if self.reason == "copy in flight":
             return (f"{kernel} {self._verb()} {self._element()} while an asynchronous copy into it is not "
                     "finished.", "Usual cause: nothing waits for the copy before its use: __pipeline_wait_prior, "
-                    "cp.async.wait_group, a pipeline's consumer_wait, or wait() of cooperative groups.")
+                    "cp.async.wait_group, the phase of its mbarrier, a pipeline's consumer_wait, or wait() of "
+                    "cooperative groups.")
         if self.reason == "same value":
             return (f"{kernel}: two threads write the same value to {self._element()}, with no barrier in "
                     "between. The result does not depend on their order.", "")

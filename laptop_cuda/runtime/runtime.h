@@ -179,6 +179,7 @@ struct InFlight {
     uint64_t step = 0;
     const Block* issuer = nullptr;       // null: the block whose list this is
     bool reduces = false;        // what is there, as atomics may
+    uint64_t mark = 0;           // of a thread's own copy (cp.async): when it was issued
 
     bool meets(uintptr_t other, size_t size) const {
         if (other + size <= address || other >= address + (rows - 1) * step + bytes) return false;

@@ -2,7 +2,7 @@
 // for asynchronous copies.
 #include <algorithm>
 
-#include "runtime.h"
+#include "runtime_known.h"
 
 namespace laptop {
 
@@ -65,8 +65,9 @@ void async_copy(void* to, const void* from, size_t bytes, const void* site, cons
     if (run->profiling && bytes >= 4 && last && last->address == (uintptr_t)to) last->what |= (uint64_t)ASYNCHRONOUS << 32;
     if (!run->sanitizing) return;
     Busy busy;
-    t->warp->block->in_flight.push_back(
-        {(uintptr_t)to, (uint32_t)bytes, t->index, t->async_group, code_offset(site), barrier});
+    auto& all = t->warp->block->in_flight;
+    all.push_back({(uintptr_t)to, (uint32_t)bytes, t->index, t->async_group, code_offset(site), barrier});
+    all.back().mark = mark_of(t);
 }
 void async_commit() { if (current) ++current->async_group; }
 void async_wait(int groups_left) {

@@ -10,6 +10,8 @@ uint64_t mbarrier_arrive(void* b, uint32_t count, uint32_t bytes, bool drop, boo
 bool mbarrier_is_last(void* b, uint32_t count, const void* site);       // such arrivals end its phase
 void mbarrier_expect(void* b, int64_t bytes, const void* site);          // fewer: they have come
 bool mbarrier_wait(void* b, uint64_t state_or_parity, bool by_parity, bool blocks, bool of_block, const void* site);
+// cp.async.mbarrier.arrive, `counted` among those that its phase expects (.noinc) or beyond them.
+void mbarrier_arrive_after_copies(void* b, bool counted, const void* site);
 void mbarrier_announce();                                                // fence.mbarrier_init
 // What a reduction makes of numbers that are there: add, min, max, inc, dec, and, or, xor, by their place here; 8: they are
 // overwritten. Types are numbered as for cuTensorMapEncodeTiled.
@@ -71,6 +73,7 @@ LAPTOP_FN void barrier_inval(void* b) { mbarrier_inval(b, LAPTOP_SITE); }
 LAPTOP_FN uint64_t barrier_arrive(void* b, uint32_t count, uint32_t bytes, bool drop, bool of_block) {
     return mbarrier_arrive(b, count, bytes, drop, of_block, LAPTOP_SITE);
 }
+LAPTOP_FN void barrier_after_copies(void* b, bool counted) { mbarrier_arrive_after_copies(b, counted, LAPTOP_SITE); }
 LAPTOP_FN void barrier_expect(void* b, int64_t bytes) { mbarrier_expect(b, bytes, LAPTOP_SITE); }
 LAPTOP_FN bool barrier_wait(void* b, uint64_t state, bool by_parity, bool blocks, bool of_block) {
     return mbarrier_wait(b, state, by_parity, blocks, of_block, LAPTOP_SITE);

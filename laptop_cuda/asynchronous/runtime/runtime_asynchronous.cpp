@@ -20,6 +20,7 @@ struct Barrier {                 // its phases are numbered by how many have end
     int64_t bytes;               // still to come in this phase
     bool seen;                   // somebody has seen that the phase before is over
     uint32_t by, announced = 0;  // who initialised it; by a fence for the cluster: to whom has waited so often at its barrier
+    uint32_t coming = 0;         // of the missing arrivals, those of cp.async.mbarrier.arrive that are under way
 };
 struct Stretch { uintptr_t to, from; uint32_t bytes; };   // from 0: beyond the tensor
 struct Copy {
@@ -33,6 +34,7 @@ struct Copy {
     Block* issuer;
     Reduction reduction;
     bool of_thread;              // st.async and red.async go where the thread's own stores do
+    bool arrives;                // no copy but an arrival, when those are done that its thread issued by cp.async before
 
     void hold() {
         if (read) return;
@@ -144,7 +146,7 @@ uint64_t mbarrier_arrive(void* p, uint32_t count, uint32_t bytes, bool drop, boo
     Barrier& b = barrier_at(p, site);
     uint64_t state = (uint64_t)b.missing << 32 | b.ended;
     note(here(), current->index, LAPTOP_ARRIVES, p, b.ended, site, nullptr, bytes);
-    const char* wrong = is_checked() && !b.seen && !peer_at(p) ? "phase not seen" : !count || count > b.missing ? "one arrival too many" : nullptr;
+    const char* wrong = is_checked() && !b.seen && !peer_at(p) ? "phase not seen" : !count || count > b.missing - b.coming ? "one arrival too many" : nullptr;
     if (wrong && !(bytes && is_checked())) misused(wrong, p, site);
     if (wrong) return of(here()).threads[current->index].owed = misuse(wrong, p, site), state;
     if (is_checked()) {
@@ -269,6 +271,13 @@ void no_longer_in_flight(Block& b, const void* name, bool source_only) {
     }
 }
 
+// Those by cp.async that its thread had issued: they may be read, and no wait of the thread asks for them.
+static void copies_done(Block& b, const Copy& arrival) {
+    uint64_t until = (uint64_t)arrival.interval << 32 | (uint64_t)arrival.thread << 22 | arrival.clock;
+    auto done = [&](const InFlight& f) { return !f.barrier && f.thread == arrival.thread && f.mark <= until; };
+    b.in_flight.erase(std::remove_if(b.in_flight.begin(), b.in_flight.end(), done), b.in_flight.end());
+}
+
 static void land(Block& b, Copy& c) {
     c.hold();
     size_t at = 0;
@@ -278,6 +287,7 @@ static void land(Block& b, Copy& c) {
         at += s.bytes;
     }
     no_longer_in_flight(b, c.name, false);
+    if (c.arrives) copies_done(b, c);
     if (c.issuer != &b) no_longer_in_flight(*c.issuer, c.name, false);
     auto found = of(b).barriers.find(c.barrier);
     uint32_t phase = found == of(b).barriers.end() ? c.group : found->second.ended;
@@ -285,12 +295,35 @@ static void land(Block& b, Copy& c) {
     if (found == of(b).barriers.end()) return;
     if (run->sanitizing && b.watched) release_for(b, c.barrier, (uint64_t)c.interval << 10 | c.thread, c.clock + 1);
     found->second.bytes -= c.bytes;
+    found->second.missing -= c.arrives, found->second.coming -= c.arrives;
     perhaps_over(b, c.barrier, found->second);
 }
 
 bool is_late() {
     int order = run->launch->order;
     return (is_checked() || has_timeline()) && (order == LAPTOP_FORWARD || (order == LAPTOP_SEEDED && drawn(2)));
+}
+
+// cp.async.mbarrier.arrive: an arrival that lands as a copy does. It releases the thread's other stores too, which PTX does not promise.
+void mbarrier_arrive_after_copies(void* p, bool counted, const void* site) {
+    if (!current) return;
+    if (peer_at(p)) trap("cp.async.mbarrier.arrive at an mbarrier of another block", site);
+    Barrier& b = barrier_at(p, site);
+    if (is_checked() && !b.seen) misused("phase not seen", p, site);
+    if (counted && b.missing == b.coming) misused("one arrival too many", p, site);
+    b.missing += !counted, ++b.coming;
+    Busy busy;
+    Copy c = {};
+    c.thread = current->index, c.interval = here().interval, c.clock = current->clock, c.issuer = &here();
+    c.barrier = (uintptr_t)p, c.name = c.site = site, c.arrives = true;      // of all lanes alike
+    note(here(), c.thread, LAPTOP_COPY_ISSUED, p, b.ended, site, c.name, 0);
+    if (is_checked()) {
+        any_fence = true;
+        if (current->clock < 1u << 21) ++current->clock;
+        unsettle();
+    }
+    if (!is_late()) return land(here(), c);
+    of(here()).copies.push_back(std::move(c));
 }
 
 struct Side { uintptr_t address; uint32_t bytes, rows; uint64_t step; };     // of a copy: rows of memory
@@ -576,11 +609,11 @@ static bool deliver(Block& b, bool at_its_end) {
 }
 
 // What threads wait for, for a deadlock's text: memory, byte, phase, arrivals missing and expected, bytes, and 1 + whose.
-// Rather an early phase, and one that lacks nothing but bytes: the others may be its consequence.
+// Rather an early phase, and one that lacks nothing but bytes, or has some arrivals: the others may be its consequence.
 static std::string awaited(const std::vector<Block*>& blocks) {
     const Barrier* told = nullptr;
     uintptr_t at = 0;
-    auto key = [](const Barrier& b) { return std::make_pair(b.ended, b.missing > 0); };
+    auto key = [](const Barrier& b) { return std::make_pair(b.ended, (b.missing > 0) + (b.missing == b.expected)); };
     for (const Block* b : blocks) {
         for (const Thread& t : b->threads) {
             if (t.state != State::PHASE || !b->asynchronous) continue;

@@ -99,6 +99,26 @@ __global__ void handed_over(const float* x, float* y, int n, int fault) {
         __syncthreads();
     }
 }
+// 32 threads fetch a tile by cp.async, whose end arrives for each of them: among those expected or, from fault 5 on, beyond them.
+__global__ void by_threads(const float* x, float* y, int n, int fault) {
+    __shared__ alignas(16) float tile[128];
+    __shared__ uint64_t full, empty;
+    int t = threadIdx.x, consumer = t - 32;
+    if (t == 0) ptx::mbarrier_init(&full, fault == 3 ? 33 : 32), ptx::mbarrier_init(&empty, 64);
+    __syncthreads();
+    for (int i = 0; t < 32 && i < n; ++i) {
+        if (i && fault != 2) wait(&empty, (i - 1) & 1);
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" :: "r"(in_shared(tile + 4 * t)), "l"(x + 128 * i + 4 * t));
+        if (fault < 5) asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(in_shared(&full)));
+        if (fault > 4 && fault != 8) ptx::cp_async_mbarrier_arrive(&full);
+        if (fault > 4 && fault != 6 || fault == 4) ptx::mbarrier_arrive(&full);
+    }
+    for (int i = 0; consumer >= 0 && i < n; ++i) {
+        if (fault != 1 && fault != 7) wait(&full, i & 1);
+        for (int k = consumer; k < 128; k += 64) y[128 * i + k] = 2 * tile[k];
+        ptx::mbarrier_arrive(&empty);
+    }
+}
 // A tile of zeros, over which a copy writes what there is.
 __global__ void filled(const float* x, float* y, int n, int fault) {
     __shared__ alignas(16) float tile[64];
@@ -137,7 +157,8 @@ __global__ void against_rules(const float* x, float* y, int rule) {
 }
 """
 # kernel, its threads, and how many numbers it is given for n
-SHAPES = {"ring": (96, 7, 7 * 128), "by_state": (32, 4, 4 * 32), "handed_over": (64, 3, 3 * 64), "filled": (64, 48, 64)}
+SHAPES = {"ring": (96, 7, 7 * 128), "by_state": (32, 4, 4 * 32), "handed_over": (64, 3, 3 * 64), "filled": (64, 48, 64),
+          "by_threads": (96, 5, 5 * 128)}
 
 
 def launched(name, fault):
