@@ -134,6 +134,7 @@ void wake(Thread* t) {
 
 // Whether two threads wait at the same barrier. Those of inline PTX are known by their numbers.
 static bool at_one_barrier(const Thread& t, const Thread& other) {
+    if (t.site == other.site && t.number == other.number) return true;
     if ((t.number ^ other.number) & ~ALIGNED) return false;
     bool one_place = !t.number || (t.warp == other.warp && (t.number | other.number) & ALIGNED);
     return !one_place || code_offset(t.site) == code_offset(other.site);
@@ -165,7 +166,7 @@ static void open_barrier(Block& b) {
         if (!of_warp || t.warp != of_warp->warp) of_warp = &t;
     }
     if (pending) resolve_pending();
-    if (run->sanitizing && b.watched) must_not_have_passed(b, first);
+    if (run->sanitizing && b.watched && b.alive < run->n_threads) must_not_have_passed(b, first);
     if (run->sanitizing) end_interval(b), start_interval(b);
     ++run->barriers;
     ++b.barriers;
