@@ -230,7 +230,7 @@ class Attention(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
         r, q = self.recipe, q.to(k.dtype)
         scale = r.head_dim ** -0.5 if r.scale is None else r.scale
-        if not r.softcap and self.sinks is None:        # torch's own, which keeps no matrix of scores
+        if q.shape[2] == 1 and not r.softcap and self.sinks is None:        # torch's own: faster for a token
             return nn.functional.scaled_dot_product_attention(q, k, v, seen, scale=scale, enable_gqa=True)
         q = rearrange(q, "b (h g) n d -> b h g n d", h=k.shape[1])
         scores = rearrange(einsum(q, k, "b h g n d, b h m d -> b h g n m"), "b h g n m -> b (h g) n m") * scale
