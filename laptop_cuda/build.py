@@ -4,6 +4,7 @@ A build has a folder of its own, `<cache>/cuda/<key>/`. The key covers the text,
 and every file of the engine; other files that the source includes are listed by the compiler's depfile and
 compared by content. A library gets its final name only when it is complete, under a lock, so two processes
 may build the same thing at once."""
+import contextlib
 import functools
 import json
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from .packs import folders, include_flags, same_headers
 from .text.diagnostics import REFUSED, WARNINGS, CompileError, program_errors, read_errors, read_nvcc_errors
-from .toolchain import by_value, shipped
+from .toolchain import by_value, shipped, unset
 from .toolchain.cache import cache, digest, locked, prefer_cache, prune, used, user_cache
 from .toolchain.compilers import (COMMON, Compiler, NoCompiler, beside_program, compiler, files_in,
                                   has_openmp, identify, ninja, nvcc_problem)
@@ -48,28 +49,34 @@ def _digest_of(files: tuple) -> str:
 
 
 def library(text: str, name: str, original: str, folder: Path | None, traced: bool,
-            beside: tuple[str, ...] = (), search: tuple[Path, ...] = (), warn: list[str] = []) -> Path:
+            beside: tuple[str, ...] = (), search: tuple[Path, ...] = (), warn: list[str] = [], looks: bool = True) -> Path:
     """Builds rewritten source. `folder` is where its includes are; `warn` asks for more warnings.
 
     `name`, `original` and the names of the files `beside` it are for error messages."""
     tool = compiler()
     include = [*(f"-I{p}" for p in search), *include_flags()] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include + warn
+    analysed = COMMON + include + warn if traced and looks else None
     if traced and not tool.clang:
         flags.append(by_value.FLAG)
     own, runtime = _beforehand(tool, flags, text.startswith(HEAD))
     link = _link(tool, [str(runtime)])
     made = cache() / digest(text, *flags, *link, *tool.command, tool.version)
     prune(cache(), made)
-    return _build(made, {"kernel.cu.cpp": text}, {made / "kernel.cu.cpp": own}, flags, link, tool,
-                  lambda output: CompileError(name, original, read_errors(output, name, beside), output))
+    built = _build(made, {"kernel.cu.cpp": text}, {made / "kernel.cu.cpp": own}, flags, link, tool,
+                   lambda output: CompileError(name, original, read_errors(output, name, beside), output), analysed)
+    if analysed and (again := unset.watched(text, name, made / "kernel.cu.cpp.unset")) != text:
+        with contextlib.suppress(CompileError):
+            return library(again, name, original, folder, traced, beside, search, warn, False)
+    return built
 
 
-def program(units: dict[Path, str], files: dict[str, str], more: list[str], traced: bool) -> Path:
+def program(units: dict[Path, str], files: dict[str, str], more: list[str], traced: bool, looks: bool = True) -> Path:
     """Builds the rewritten sources of a whole program into one library; errors quote `files`."""
     tool = compiler()
     more = [f for f in more if f != "-fopenmp" or has_openmp(tool.command)]       # see omp.h
     flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + [*WARNINGS, *include_flags()]
+    analysed = [*flags, *(f for f in more if f[:2] not in ("-l", "-L"))] if traced and looks else []
     flags += tool.traced() if traced else tool.plain()
     flags += [f for f in more if f[:2] not in ("-l", "-L")]
     plain = all(text.startswith(HEAD) for text in units.values()) and all(f[:2] in ("-s", "-I") for f in more)
@@ -80,13 +87,20 @@ def program(units: dict[Path, str], files: dict[str, str], more: list[str], trac
     # spaces in a name would part it in a command of ninja's
     names = (re.sub(r"[^\w.]", "_", path.name) for path in units)
     texts = {f"{n}-{name}.cpp": text for n, (name, text) in enumerate(zip(names, units.values()))}
-    flags += [f"-iquote{folder}" for folder in sorted({str(path.resolve().parent) for path in units})]
+    quoted = [f"-iquote{folder}" for folder in sorted({str(path.resolve().parent) for path in units})]
+    flags, analysed = flags + quoted, analysed and analysed + quoted
     name = next(iter(units)).name
 
     def failed(output: str) -> CompileError:
         blamed = next((p.name for p in units if f"\n{p.name}:" in f"\n{output}"), name)
         return CompileError(blamed, files[blamed], program_errors(output, blamed, tuple(files)), output)
-    return _build(made, texts, {made / file: own for file in texts}, flags, link, tool, failed, strict=False)
+    built = _build(made, texts, {made / file: own for file in texts}, flags, link, tool, failed, analysed, strict=False)
+    again = {path: unset.watched(text, path.name, made / f"{file}.unset")
+             for (path, text), file in zip(units.items(), texts)} if analysed else units
+    if again != units:
+        with contextlib.suppress(CompileError):
+            return program(again, files, more, traced, False)
+    return built
 
 
 def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[str], nvcc: str) -> Path:
@@ -146,8 +160,8 @@ def _link(tool: Compiler, libraries: list[str]) -> list[str]:
 
 
 def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[str], link: list[str],
-           tool: Compiler, failed, strict: bool = True) -> Path:
-    """One library from `sources` in `folder`, from the cache if that has it."""
+           tool: Compiler, failed, analysed: list[str] | None = None, strict: bool = True) -> Path:
+    """One library from `sources` in `folder`, from the cache if that has it; flags to be `analysed` with, if it is."""
     record = folder / "library.json"
     with locked(folder):
         if (found := _recorded(record)) is not None:
@@ -160,7 +174,10 @@ def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[st
             link = [*link, f"-Wl,-install_name,{final}"]
         for old in [output, *folder.glob("*.o"), *folder.glob(".ninja_*")]:
             old.unlink(missing_ok=True)
+        beside = unset.look(tool, analysed, folder, list(files)) if analysed else []
         status, printed = _run(folder, sources, output, flags, link, tool)
+        for one in beside:
+            one.wait()
         if status or strict and REFUSED.search(printed):
             raise failed(REFUSED.sub(r"error: \1", printed))
         output.replace(final)

@@ -53,6 +53,9 @@ class MemoryErrors(Facts):
         if self.reason == "null":
             return (f"{kernel} follows a null pointer.",
                     "Usual cause: None was passed for an array that the kernel uses.")
+        if self.reason == "gone":
+            return (f"{kernel} {self._verb()} a local variable of a function that has returned.",
+                    "Usual cause: a function returns the address of an array of its own: let the caller pass one.")
         if self.reason == "another thread's local memory":
             return (f"{kernel} {self._verb()} the local variable of another thread.",
                     "Usual cause: a pointer to a local variable was put into shared memory; its address "
@@ -172,6 +175,12 @@ class MemoryErrors(Facts):
                     f"value is undefined, {depends}.", "Usual cause: an offset that starts at half of 32 "
                     "where fewer lanes take part, or a block whose size is not a multiple of 32; start at "
                     "half of the lanes, or let all 32 take part.")
+        if self.reason in ("suspect", "local"):
+            what = (f"`{self.detail}`, declared in line {self.e.offset}," if self.detail else
+                    "a local variable, or an element of a local array,")
+            return (f"{kernel} reads {what} before it has a value.",
+                    "Usual cause: a sum that does not start at 0, or something set on some paths only: give it a "
+                    "value where it is declared.")
         if self.reason == "shared":
             return (f"{kernel} {self._verb()} shared {self._element()}, which no thread has written.",
                     "Usual cause: the loop that fills the tile does not cover it (padding, a ragged edge, "
@@ -179,4 +188,4 @@ class MemoryErrors(Facts):
         return (f"{kernel} {self._verb()} {self._element()}, which was never written{self._position()}.",
                 "Usual cause: memory of cudaMalloc (in Python cuda.empty()) that is added to before it is set; start "
                 "from zeros (cudaMemset), or store instead of adding. Or a copy of an array of the host that was "
-                "never filled.")
+                "never filled, or of a struct with a member that was not set.")

@@ -10,6 +10,7 @@
 //   runtime_image.cpp      the variables of the kernel's library
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads
+//   runtime_own.cpp        a thread's own variables: unset, or gone
 //   runtime_limit.cpp      which blocks are checked, in a run that is to answer in time
 //   runtime_known.cpp      what threads know of each other by fences and atomics
 //   runtime_settled.h      reads of which the sanitizer knows that they are no news
@@ -115,6 +116,10 @@ struct Met {                     // a place in the kernel's own body where a thr
 constexpr uint32_t KERNEL_DEPTH = 2;  // of the functions with hooks the generated entry is 1 deep, the kernel 2
 struct __attribute__((visibility("default"))) Coordinates { unsigned x, y, z; };    // threadIdx and its kin
 
+struct Unset { uintptr_t address; size_t bytes; const char* name; int line; uint32_t depth; unsigned char with; };
+struct Nothing { const void* pc; uintptr_t address; size_t size; uintptr_t to; };        // a read of what was never set
+struct Gaps { uint64_t words; size_t bytes; uintptr_t pc; };     // of a struct that was just read: what was never set
+
 struct alignas(64) Thread {      // the first two lines of the cache hold what every switch needs
     void* sp = nullptr;          // null: not started
     Warp* warp = nullptr;
@@ -153,6 +158,9 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     bool fenced = false;
     int last_error = 0;          // of its calls of the CUDA API
     std::vector<Met> met;
+    std::vector<Unset> unset;    // variables that the compiler suspects
+    Nothing nothing = {};
+    Gaps gaps = {};
 };
 
 struct Warp {
@@ -360,6 +368,7 @@ struct Run {
     uint64_t slices = 0;                 // of blocks that wait for others in loops, since one came further
     Watch watch;
     laptop_error undefined = {};         // the first undefined value that a shuffle gave
+    uint64_t used_unset = 0;             // a first read of what may be a fill
     unsigned char poison = 0xff;         // the bytes of an undefined value
     std::unique_ptr<Run> again;          // the same launch with another poison: does its result differ?
     // answers
@@ -477,6 +486,17 @@ void touch_range(uintptr_t address, size_t bytes, int action, const void* pc);
 void check_in_flight(const std::vector<InFlight>&, uintptr_t address, size_t size, int action, const void* pc);
 void check_range(uintptr_t address, size_t bytes, int action, const void* pc);   // no access of a thread: it is not counted
 Cell* cells_of(Region&);
+inline bool is_own(const Thread* t, uintptr_t address) {
+    return address - (uintptr_t)t->stack.low < STACK_BYTES && t->log && run->sanitizing;
+}
+template <class F> void forget_own(Thread* t, F which) {
+    for (size_t i = t->unset.size(); i--;)
+        if (which(t->unset[i])) t->unset.erase(t->unset.begin() + (std::ptrdiff_t)i);
+}
+void own_scalar(Thread*, uintptr_t address, size_t size, int action, const void* pc);
+void own_struct(Thread*, uintptr_t address, size_t bytes, int action, const void* pc);
+void leave_gaps(Thread*, uintptr_t address, size_t bytes, const void* pc);
+uint8_t* flags_of(const Thread*, Found, uintptr_t address);      // which bytes were written; null: not known
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps = false);        // of a struct that is read whole
 void refine(Region&);            // from 4 bytes a cell to one
 

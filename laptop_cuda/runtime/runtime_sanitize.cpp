@@ -374,15 +374,18 @@ static inline bool all_set(const uint8_t* flags, size_t size) {
     return !((four - 0x01010101u) & ~four & 0x80808080u);        // no byte of it is 0
 }
 
+uint8_t* flags_of(const Thread* t, Found f, uintptr_t address) {
+    const Block& b = *t->warp->block;
+    if (f.region->space == LAPTOP_IN_SHARED) return b.shared_initialised + (address - (uintptr_t)b.shared);
+    return f.region->initialised ? f.region->initialised + (address - f.low) : nullptr;
+}
+
 // A struct of which a part was written is written: what lies between its members never is. Perhaps it is a float4: then
 // words that are not behind a written one, or in shared memory, are no padding.
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps) {
     Found f = found_quickly(current, address, bytes);
     if (!f.region || (perhaps && f.region->space == LAPTOP_IN_SHARED)) return;
-    const Block& b = *current->warp->block;
-    bool in_shared = f.region->space == LAPTOP_IN_SHARED;
-    uint8_t* flags = in_shared ? b.shared_initialised + (address - (uintptr_t)b.shared)
-                     : f.region->initialised ? f.region->initialised + (address - f.low) : nullptr;
+    uint8_t* flags = flags_of(current, f, address);
     if (!flags) return;
     bool any = perhaps ? flags[0] && flags[8] : std::any_of(flags, flags + bytes, [](uint8_t x) { return x != 0; });
     if (any) memset(flags, 1, bytes);

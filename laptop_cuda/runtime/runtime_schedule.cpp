@@ -411,6 +411,8 @@ void start_block(Block& b, uint64_t linear, uint64_t watched_with) {
         t.meeting = nullptr;
         t.async_group = 0;
         t.met.clear();
+        t.unset.clear();
+        t.nothing = {}, t.gaps = {};
         t.warp->alive |= 1u << t.lane;
         wake(&t);
     }

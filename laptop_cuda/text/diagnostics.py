@@ -14,8 +14,8 @@ OWN_WARNING = tuple(f"[{name}]" for name in WARNINGS)
 UNDEFINED = re.compile(r"undefined reference to [`'](.*?)'|undefined symbol: (.*)$")
 
 # both name the variable, and in a note the line that declares it
-UNSET = re.compile(r"(?:variable )?'(?P<variable>\w+)' (?:is|may be) (?:used )?uninitialized")
-DECLARED = re.compile(r"'(?P<variable>\w+)' was declared here|initialize the variable '(?P<other>\w+)'")
+UNSET = re.compile(r"(?:variable )?'(?P<variable>[\w.:]+)' (?:is|may be) (?:used )?uninitialized")
+DECLARED = re.compile(r"'(?P<variable>[\w.:]+)' (?:was )?declared here|initialize the variable '(?P<other>\w+)'")
 
 # as g++ says it, and as clang does
 NOT_A_MEMBER = re.compile(r"error: (?:no (?:member|type|template) named )?'(\w+)' "

@@ -1,0 +1,106 @@
+// A thread's own variables: read before they were set, and touched after their function has returned. The compiler fills
+// what is declared without a value with a pattern, and says which variables may be read unset (toolchain/unset.py).
+#include <string.h>
+
+#include <algorithm>
+
+#include "runtime.h"
+#include "runtime_settled.h"
+
+namespace laptop {
+
+constexpr uint32_t FILL = 0xfefefefe;            // g++'s; clang's are -1 and 0xaaaaaaaa, which programs use, too
+
+static bool is_filled(uintptr_t address, size_t bytes, unsigned char with) {
+    auto* p = (const unsigned char*)address;
+    return std::all_of(p, p + bytes, [with](unsigned char x) { return x == with; });
+}
+static bool is_filled4(uintptr_t address) {
+    uint32_t word;
+    memcpy(&word, (const void*)address, 4);
+    return word == FILL;
+}
+
+// `pc` is where the hook returns to, which its call has put at the end of what the running functions have of the stack.
+static bool is_gone(uintptr_t address, const void* pc) {
+#if !defined(__wasm__)
+    const void* const* at = (const void* const*)__builtin_frame_address(0);
+    for (int i = 0; i < 64 && (uintptr_t)(at + 64) > address; ++i)
+        if (at[i] == pc) return address < (uintptr_t)(at + i);
+#endif
+    return false;
+}
+
+// After its declaration, of a variable that the compiler suspects.
+void declared(void* p, size_t bytes, const char* name, int line) {
+    Thread* t = current;
+    if (!t || !t->log || !run->sanitizing) return;
+    unsigned char with = *(unsigned char*)p;
+    forget_own(t, [p](const Unset& u) { return u.address == (uintptr_t)p; });
+    bool fills = with == 0xfe || with == 0xaa || with == 0xff;
+    if (!fills || !is_filled((uintptr_t)p, bytes, with)) return;
+    Busy busy;
+    t->unset.push_back({(uintptr_t)p, bytes, name, line, t->depth, with});
+}
+
+static void look_at_suspects(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
+    for (const Unset& u : t->unset) {
+        bool inside = address >= u.address && address + size <= u.address + u.bytes;     // else a struct is copied whole
+        if (action || !inside || !is_filled(address, size, u.with)) continue;
+        laptop_error e = make_error("uninitialized", "suspect", pc, 0);
+        e.detail = u.name;
+        e.offset = u.line;
+        fail(e);
+    }
+    forget_own(t, [&](const Unset& u) { return action && address <= u.address && address + size >= u.address + u.bytes; });
+}
+
+// What was read is no variable's value by chance, if it is so twice.
+static void used(Thread* t) {
+    uint64_t what = t->nothing.address ^ t->warp->block->linear << 48;
+    if (run->used_unset && run->used_unset != what) fail(make_error("uninitialized", "local", t->nothing.pc, 0));
+    run->used_unset = what;
+}
+
+// Of the thread's last read of a fill: it may be one that moves it elsewhere, which is no use of it yet.
+static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action) {
+    Nothing& n = t->nothing;
+    if (!n.to && action == 1 && size == n.size) {
+        n.to = address;
+        return;
+    }
+    if (!n.to || !is_filled4(n.to)) used(t);
+    n = {};
+}
+
+void own_scalar(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
+    if (pending) resolve_pending();
+    if (t->owes) seams.touched_own(address, action, pc);
+    if (is_gone(address, pc)) fail(make_error("out of bounds", "gone", pc, action));
+    if (!t->unset.empty()) look_at_suspects(t, address, size, action, pc);
+    if (t->nothing.pc) settle_nothing(t, address, size, action);
+    if (size >= 8) own_struct(t, address, size, action, pc);
+    bool scalar = size == 4 || size == 8;
+    if (!action && scalar && is_filled4(address) && is_filled4(address + size - 4)) t->nothing = {pc, address, size, 0};
+}
+
+// A struct is copied with what was not set of it: that is not set where it goes, either.
+void own_struct(Thread* t, uintptr_t address, size_t bytes, int action, const void* pc) {
+    t->gaps = {};
+    if (action) return forget_own(t, [&](const Unset& u) { return u.address >= address && u.address < address + bytes; });
+    for (size_t i = 0; i < 64 && 4 * i + 4 <= bytes; ++i) t->gaps.words |= (uint64_t)is_filled4(address + 4 * i) << i;
+    t->gaps.bytes = bytes;
+    t->gaps.pc = (uintptr_t)pc;
+}
+
+void leave_gaps(Thread* t, uintptr_t address, size_t bytes, const void* pc) {
+    Gaps gaps = t->gaps;
+    t->gaps = {};
+    Found f = found_quickly(t, address, bytes);
+    if (gaps.bytes != bytes || (uintptr_t)pc - gaps.pc >= 64 || !f.region) return;
+    if (bytes == t->nothing.size) t->nothing = {};
+    uint8_t* flags = flags_of(t, f, address);
+    for (size_t i = 0; flags && gaps.words >> i; ++i)
+        if (gaps.words >> i & 1) memset(flags + 4 * i, 0, 4);
+}
+}  // namespace laptop
