@@ -181,6 +181,10 @@ class MemoryErrors(Facts):
             return (f"{kernel} reads {what} before it has a value.",
                     "Usual cause: a sum that does not start at 0, or something set on some paths only: give it a "
                     "value where it is declared.")
+        if self.reason == "member":
+            return (f"{kernel} {self._verb()} {self._element()}, a member that had no value in the struct that was "
+                    "stored there.", "Usual cause: a member that is set on some paths only: give it a value "
+                    "where the struct is declared.")
         if self.reason == "shared":
             return (f"{kernel} {self._verb()} shared {self._element()}, which no thread has written.",
                     "Usual cause: the loop that fills the tile does not cover it (padding, a ragged edge, "
@@ -188,4 +192,4 @@ class MemoryErrors(Facts):
         return (f"{kernel} {self._verb()} {self._element()}, which was never written{self._position()}.",
                 "Usual cause: memory of cudaMalloc (in Python cuda.empty()) that is added to before it is set; start "
                 "from zeros (cudaMemset), or store instead of adding. Or a copy of an array of the host that was "
-                "never filled, or of a struct with a member that was not set.")
+                "never filled.")

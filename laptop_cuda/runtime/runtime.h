@@ -118,7 +118,7 @@ struct __attribute__((visibility("default"))) Coordinates { unsigned x, y, z; };
 
 struct Unset { uintptr_t address; size_t bytes; const char* name; int line; uint32_t depth; unsigned char with; };
 struct Nothing { const void* pc; uintptr_t address; size_t size; uintptr_t to; };        // a read of what was never set
-struct Gaps { uint64_t words; size_t bytes; uintptr_t pc; };     // of a struct that was just read: what was never set
+struct Half { uintptr_t address; size_t bytes; intptr_t pc; int action; };       // of a copy of a struct
 
 struct alignas(64) Thread {      // the first two lines of the cache hold what every switch needs
     void* sp = nullptr;          // null: not started
@@ -160,7 +160,8 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     std::vector<Met> met;
     std::vector<Unset> unset;    // variables that the compiler suspects
     Nothing nothing = {};
-    Gaps gaps = {};
+    Half half = {};
+    uint32_t deepest = 0;        // where a function touched variables of its own
 };
 
 struct Warp {
@@ -494,9 +495,17 @@ template <class F> void forget_own(Thread* t, F which) {
         if (which(t->unset[i])) t->unset.erase(t->unset.begin() + (std::ptrdiff_t)i);
 }
 void own_scalar(Thread*, uintptr_t address, size_t size, int action, const void* pc);
-void own_struct(Thread*, uintptr_t address, size_t bytes, int action, const void* pc);
-void leave_gaps(Thread*, uintptr_t address, size_t bytes, const void* pc);
-uint8_t* flags_of(const Thread*, Found, uintptr_t address);      // which bytes were written; null: not known
+void copied_struct(Thread*, const Half& a, const Half& b);
+inline void moves_struct(Thread* t, uintptr_t address, size_t bytes, int action, const void* pc) {
+    Half other = t->half, one = {address, bytes, (intptr_t)pc, action};
+    bool pair = other.bytes == bytes && other.action != action && (uintptr_t)(one.pc - other.pc + 64) < 128;
+    t->half = pair ? Half{} : one;
+    if (pair) copied_struct(t, other, one);
+}
+void pass(Thread*, uintptr_t address, size_t size, int action, const void* pc);          // of a hook
+// Which bytes were written, by a 1; null: not known. A struct may be copied with what it lacks: no 4 bytes of it are read alone.
+constexpr uint8_t COPIED_UNSET = 2;
+uint8_t* flags_of(const Thread*, Found, uintptr_t address);
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps = false);        // of a struct that is read whole
 void refine(Region&);            // from 4 bytes a cell to one
 

@@ -100,32 +100,34 @@ void touch(uintptr_t address, size_t size, int action, bool is_volatile, const v
     if (log.recorded) record_access(log, a, size, action != 0);
 }
 
+void pass(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
+    if (is_own(t, address)) return own_scalar(t, address, size, action, pc);
+    touch(address, size, action, false, pc);
+    if (size >= 8 && action && t->log && run->sanitizing) moves_struct(t, address, size, action, pc);
+}
+
 template <size_t SIZE> static inline void load(uintptr_t address, const void* pc) {
     Thread* t = current;
     if (!t) return host_touches(address, SIZE, 0, pc);
     if (SIZE >= 4 && is_settled<SIZE>(t, address)) {
         t->last_pc = pc_in_kernel(t, pc);
-    } else if (is_own(t, address)) {
-        own_scalar(t, address, SIZE, 0, pc);
     } else if (SIZE == 16 && t->log && run->sanitizing) {
         pass_padding(address, SIZE, true);       // g++ copies a struct of 16 bytes so, too
-        touch(address, SIZE, 0, false, pc);
+        pass(t, address, SIZE, 0, pc);
     } else if (SIZE == 4 && settled.shared.bytes) {
         load4(t, address, pc);
     } else {
-        touch(address, SIZE, 0, false, pc);
+        pass(t, address, SIZE, 0, pc);
     }
 }
 
 template <size_t SIZE> static inline void store(uintptr_t address, const void* pc) {
     Thread* t = current;
     if (!t) return host_touches(address, SIZE, 1, pc);
-    if (is_own(t, address)) return own_scalar(t, address, SIZE, 1, pc);
     if (SIZE == 4 && settled.shared.bytes) {
         store4(t, address, pc);
     } else {
-        touch(address, SIZE, 1, false, pc);
-        if (SIZE >= 8 && t->gaps.words) leave_gaps(t, address, SIZE, pc);
+        pass(t, address, SIZE, 1, pc);
     }
 }
 
@@ -139,11 +141,10 @@ static size_t widest(uintptr_t address, size_t bytes) {
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
     if (!current) return host_touches(address, bytes, action, pc);
     if (!current->log && !run->sanitizing) return;
-    if (is_own(current, address)) own_struct(current, address, bytes, action, pc);
     size_t piece = widest(address, bytes);
     if (!action && bytes > 4 && bytes <= 256 && run->sanitizing) pass_padding(address, bytes);
     for (uintptr_t end = address + bytes; address < end; address += piece) touch(address, piece, action, false, pc);
-    if (action && current->gaps.words) leave_gaps(current, address - bytes, bytes, pc);
+    if (run->sanitizing && current->log) moves_struct(current, address - bytes, bytes, action, pc);
 }
 
 void check_range(uintptr_t address, size_t bytes, int action, const void* pc) {

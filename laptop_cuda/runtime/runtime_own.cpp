@@ -76,31 +76,26 @@ static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action
 void own_scalar(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     if (pending) resolve_pending();
     if (t->owes) seams.touched_own(address, action, pc);
-    if (is_gone(address, pc)) fail(make_error("out of bounds", "gone", pc, action));
+    if (t->depth < t->deepest && is_gone(address, pc)) fail(make_error("out of bounds", "gone", pc, action));
+    t->deepest = std::max(t->deepest, t->depth);
     if (!t->unset.empty()) look_at_suspects(t, address, size, action, pc);
     if (t->nothing.pc) settle_nothing(t, address, size, action);
-    if (size >= 8) own_struct(t, address, size, action, pc);
     bool scalar = size == 4 || size == 8;
     if (!action && scalar && is_filled4(address) && is_filled4(address + size - 4)) t->nothing = {pc, address, size, 0};
+    if (size >= 8) moves_struct(t, address, size, action, pc);
 }
 
-// A struct is copied with what was not set of it: that is not set where it goes, either.
-void own_struct(Thread* t, uintptr_t address, size_t bytes, int action, const void* pc) {
-    t->gaps = {};
-    if (action) return forget_own(t, [&](const Unset& u) { return u.address >= address && u.address < address + bytes; });
-    for (size_t i = 0; i < 64 && 4 * i + 4 <= bytes; ++i) t->gaps.words |= (uint64_t)is_filled4(address + 4 * i) << i;
-    t->gaps.bytes = bytes;
-    t->gaps.pc = (uintptr_t)pc;
-}
-
-void leave_gaps(Thread* t, uintptr_t address, size_t bytes, const void* pc) {
-    Gaps gaps = t->gaps;
-    t->gaps = {};
-    Found f = found_quickly(t, address, bytes);
-    if (gaps.bytes != bytes || (uintptr_t)pc - gaps.pc >= 64 || !f.region) return;
+// A struct is copied with what was not set of it: that is not set where it goes, either. A compiler announces either side first.
+void copied_struct(Thread* t, const Half& a, const Half& b) {
+    uintptr_t from = a.action ? b.address : a.address, to = a.action ? a.address : b.address;
+    size_t bytes = a.bytes;
+    if (is_own(t, to)) forget_own(t, [&](const Unset& u) { return u.address >= to && u.address < to + bytes; });
+    if (is_own(t, to) || !is_own(t, from)) return;
+    Found f = found_quickly(t, to, bytes);
+    if (!f.region) return;
     if (bytes == t->nothing.size) t->nothing = {};
-    uint8_t* flags = flags_of(t, f, address);
-    for (size_t i = 0; flags && gaps.words >> i; ++i)
-        if (gaps.words >> i & 1) memset(flags + 4 * i, 0, 4);
+    uint8_t* flags = flags_of(t, f, to);
+    for (size_t i = 0; flags && i + 4 <= bytes; i += 4)
+        if (is_filled4(from + i)) memset(flags + i, COPIED_UNSET, 4);
 }
 }  // namespace laptop

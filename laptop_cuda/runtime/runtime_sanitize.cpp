@@ -371,7 +371,7 @@ static inline bool all_set(const uint8_t* flags, size_t size) {
     if (size != 4) return std::all_of(flags, flags + size, [](uint8_t x) { return x != 0; });
     uint32_t four;
     memcpy(&four, flags, 4);
-    return !((four - 0x01010101u) & ~four & 0x80808080u);        // no byte of it is 0
+    return four == 0x01010101u;
 }
 
 uint8_t* flags_of(const Thread* t, Found f, uintptr_t address) {
@@ -411,7 +411,7 @@ bool init_check(Found f, uintptr_t address, size_t size, int action, const void*
     if (unwritten.size() >= 64) return false;
     Busy busy;
     Unwritten u;
-    u.error = make_error("uninitialized", in_shared ? "shared" : "global", pc, action);
+    u.error = make_error("uninitialized", *init == COPIED_UNSET ? "member" : in_shared ? "shared" : "global", pc, action);
     locate(u.error, b, address, size);
     u.block = b.linear;
     u.thread = current->index;
@@ -452,16 +452,17 @@ template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t addr
     return true;
 }
 __attribute__((noinline)) static void mark4(Thread* t, uintptr_t address, const void* pc) {
-    if (!look_quickly<false>(t, address, pc)) touch(address, 4, 0, false, pc);
+    if (!look_quickly<false>(t, address, pc)) pass(t, address, 4, 0, pc);
 }
 __attribute__((noinline)) void load4(Thread* t, uintptr_t address, const void* pc) {
     const Settled* s = settled_at(address);
+    if (!s) return pass(t, address, 4, 0, pc);
     uint32_t here = (uint32_t)((uintptr_t)pc - settled.code);
-    if (!s || address % 4 || !reads_again(*s, (address - s->low) / 4, t->index, here)) return mark4(t, address, pc);
+    if (address % 4 || !reads_again(*s, (address - s->low) / 4, t->index, here)) return mark4(t, address, pc);
     t->last_pc = pc_in_kernel(t, pc);
 }
 __attribute__((noinline)) void store4(Thread* t, uintptr_t address, const void* pc) {
-    if (!look_quickly<true>(t, address, pc)) touch(address, 4, 1, false, pc);
+    if (!settled_at(address) || !look_quickly<true>(t, address, pc)) pass(t, address, 4, 1, pc);
 }
 
 void start_interval(Block& b) {
