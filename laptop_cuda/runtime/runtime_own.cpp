@@ -73,16 +73,26 @@ static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action
     n = {};
 }
 
-void own_scalar(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
-    if (pending) resolve_pending();
-    if (t->owes) seams.touched_own(address, action, pc);
-    if (t->depth < t->deepest && is_gone(address, pc)) fail(make_error("out of bounds", "gone", pc, action));
+static inline void note_own(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     t->deepest = std::max(t->deepest, t->depth);
-    if (!t->unset.empty()) look_at_suspects(t, address, size, action, pc);
-    if (t->nothing.pc) settle_nothing(t, address, size, action);
     bool scalar = size == 4 || size == 8;
     if (!action && scalar && is_filled4(address) && is_filled4(address + size - 4)) t->nothing = {pc, address, size, 0};
     if (size >= 8) moves_struct(t, address, size, action, pc);
+}
+
+__attribute__((noinline)) static void look_closely(Thread* t, uintptr_t address, size_t size, int action, const void* pc, bool gone) {
+    if (pending) resolve_pending();
+    if (t->owes) seams.touched_own(address, action, pc);
+    if (gone) fail(make_error("out of bounds", "gone", pc, action));
+    if (!t->unset.empty()) look_at_suspects(t, address, size, action, pc);
+    if (t->nothing.pc) settle_nothing(t, address, size, action);
+    note_own(t, address, size, action, pc);
+}
+
+void own_scalar(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
+    bool gone = t->depth < t->deepest && is_gone(address, pc);
+    if (gone || pending || t->owes || t->nothing.pc || !t->unset.empty()) return look_closely(t, address, size, action, pc, gone);
+    note_own(t, address, size, action, pc);
 }
 
 // A struct is copied with what was not set of it: that is not set where it goes, either. A compiler announces either side first.
