@@ -161,7 +161,6 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     std::vector<Unset> unset;    // variables that the compiler suspects
     Nothing nothing = {};
     Half half = {};
-    uint32_t deepest = 0;        // where a function touched variables of its own
 };
 
 struct Warp {

@@ -37,7 +37,7 @@ void declared(void* p, size_t bytes, const char* name, int line) {
     if (!t || !t->log || !run->sanitizing) return;
     unsigned char with = *(unsigned char*)p;
     forget_own(t, [p](const Unset& u) { return u.address == (uintptr_t)p; });
-    bool fills = with == 0xfe || with == 0xaa || with == 0xff;
+    bool fills = with == 0xfe || with == 0xaa || with == 0xff || (bytes == 1 && !with);      // g++: a bool is false
     if (!fills || !is_filled((uintptr_t)p, bytes, with)) return;
     Busy busy;
     t->unset.push_back({(uintptr_t)p, bytes, name, line, t->depth, with});
@@ -74,7 +74,6 @@ static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action
 }
 
 static inline void note_own(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
-    t->deepest = std::max(t->deepest, t->depth);
     bool scalar = size == 4 || size == 8;
     if (!action && scalar && is_filled4(address) && is_filled4(address + size - 4)) t->nothing = {pc, address, size, 0};
     if (size >= 8) moves_struct(t, address, size, action, pc);
@@ -90,7 +89,7 @@ __attribute__((noinline)) static void look_closely(Thread* t, uintptr_t address,
 }
 
 void own_scalar(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
-    bool gone = t->depth < t->deepest && is_gone(address, pc);
+    bool gone = is_gone(address, pc);
     if (gone || pending || t->owes || t->nothing.pc || !t->unset.empty()) return look_closely(t, address, size, action, pc, gone);
     note_own(t, address, size, action, pc);
 }
