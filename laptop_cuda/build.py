@@ -21,7 +21,7 @@ from .text.diagnostics import REFUSED, WARNINGS, CompileError, program_errors, r
 from .toolchain import by_value, shipped, unset
 from .toolchain.cache import cache, digest, locked, prefer_cache, prune, used, user_cache
 from .toolchain.compilers import (COMMON, Compiler, NoCompiler, beside_program, compiler, files_in,
-                                  has_openmp, identify, ninja, nvcc_problem)
+                                  has_openmp, identify, ninja, nvcc_problem, rules)
 from .toolchain.precompiled import HEAD, precompiled
 from .toolchain.runtime_parts import runtime_parts
 from .toolchain.watching import saying
@@ -49,14 +49,13 @@ def _digest_of(files: tuple) -> str:
 
 
 def library(text: str, name: str, original: str, folder: Path | None, traced: bool,
-            beside: tuple[str, ...] = (), search: tuple[Path, ...] = (), warn: list[str] = [], looks: bool = True) -> Path:
+            beside: tuple[str, ...] = (), search: tuple[Path, ...] = (), warn: list[str] = []) -> Path:
     """Builds rewritten source. `folder` is where its includes are; `warn` asks for more warnings.
 
     `name`, `original` and the names of the files `beside` it are for error messages."""
     tool = compiler()
     include = [*(f"-I{p}" for p in search), *include_flags()] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include + warn
-    analysed = COMMON + include + warn if traced and looks else None
     if traced and not tool.clang:
         flags.append(by_value.FLAG)
     own, runtime = _beforehand(tool, flags, text.startswith(HEAD))
@@ -64,19 +63,18 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     made = cache() / digest(text, *flags, *link, *tool.command, tool.version)
     prune(cache(), made)
     built = _build(made, {"kernel.cu.cpp": text}, {made / "kernel.cu.cpp": own}, flags, link, tool,
-                   lambda output: CompileError(name, original, read_errors(output, name, beside), output), analysed)
-    if analysed and (again := unset.watched(text, name, made / "kernel.cu.cpp.unset")) != text:
+                   lambda output: CompileError(name, original, read_errors(output, name, beside), output))
+    if (again := unset.watched(text, name, made / "kernel.cu.cpp.unset")) != text:
         with contextlib.suppress(CompileError):
-            return library(again, name, original, folder, traced, beside, search, warn, False)
+            return library(again, name, original, folder, traced, beside, search, warn)
     return built
 
 
-def program(units: dict[Path, str], files: dict[str, str], more: list[str], traced: bool, looks: bool = True) -> Path:
+def program(units: dict[Path, str], files: dict[str, str], more: list[str], traced: bool) -> Path:
     """Builds the rewritten sources of a whole program into one library; errors quote `files`."""
     tool = compiler()
     more = [f for f in more if f != "-fopenmp" or has_openmp(tool.command)]       # see omp.h
     flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + [*WARNINGS, *include_flags()]
-    analysed = [*flags, *(f for f in more if f[:2] not in ("-l", "-L"))] if traced and looks else []
     flags += tool.traced() if traced else tool.plain()
     flags += [f for f in more if f[:2] not in ("-l", "-L")]
     plain = all(text.startswith(HEAD) for text in units.values()) and all(f[:2] in ("-s", "-I") for f in more)
@@ -87,19 +85,18 @@ def program(units: dict[Path, str], files: dict[str, str], more: list[str], trac
     # spaces in a name would part it in a command of ninja's
     names = (re.sub(r"[^\w.]", "_", path.name) for path in units)
     texts = {f"{n}-{name}.cpp": text for n, (name, text) in enumerate(zip(names, units.values()))}
-    quoted = [f"-iquote{folder}" for folder in sorted({str(path.resolve().parent) for path in units})]
-    flags, analysed = flags + quoted, analysed and analysed + quoted
+    flags += [f"-iquote{folder}" for folder in sorted({str(path.resolve().parent) for path in units})]
     name = next(iter(units)).name
 
     def failed(output: str) -> CompileError:
         blamed = next((p.name for p in units if f"\n{p.name}:" in f"\n{output}"), name)
         return CompileError(blamed, files[blamed], program_errors(output, blamed, tuple(files)), output)
-    built = _build(made, texts, {made / file: own for file in texts}, flags, link, tool, failed, analysed, strict=False)
+    built = _build(made, texts, {made / file: own for file in texts}, flags, link, tool, failed, strict=False)
     again = {path: unset.watched(text, path.name, made / f"{file}.unset")
-             for (path, text), file in zip(units.items(), texts)} if analysed else units
+             for file, (path, text) in zip(texts, units.items())}
     if again != units:
         with contextlib.suppress(CompileError):
-            return program(again, files, more, traced, False)
+            return program(again, files, more, traced)
     return built
 
 
@@ -160,8 +157,8 @@ def _link(tool: Compiler, libraries: list[str]) -> list[str]:
 
 
 def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[str], link: list[str],
-           tool: Compiler, failed, analysed: list[str] | None = None, strict: bool = True) -> Path:
-    """One library from `sources` in `folder`, from the cache if that has it; flags to be `analysed` with, if it is."""
+           tool: Compiler, failed, strict: bool = True) -> Path:
+    """One library from `sources` in `folder`, from the cache if that has it."""
     record = folder / "library.json"
     with locked(folder):
         if (found := _recorded(record)) is not None:
@@ -174,9 +171,9 @@ def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[st
             link = [*link, f"-Wl,-install_name,{final}"]
         for old in [output, *folder.glob("*.o"), *folder.glob(".ninja_*")]:
             old.unlink(missing_ok=True)
-        beside = unset.look(tool, analysed, folder, list(files)) if analysed else []
+        looks = unset.look(tool, flags, folder, files)
         status, printed = _run(folder, sources, output, flags, link, tool)
-        for one in beside:
+        for one in looks:
             one.wait()
         if status or strict and REFUSED.search(printed):
             raise failed(REFUSED.sub(r"error: \1", printed))
@@ -194,7 +191,7 @@ def _run(folder: Path, sources: Sources, output: Path, flags: list[str], link: l
     """By ninja, all sources at once; where there is none, as on a rented machine, one by one."""
     how = dict(capture_output=True, text=True, errors="replace", env=os.environ | {"LC_ALL": "C"})
     if driver := ninja():
-        (folder / "build.ninja").write_text(_rules(sources, output, flags, link, tool))
+        (folder / "build.ninja").write_text(rules(sources, output, flags, link, tool.command))
         run = subprocess.run([driver, "-C", str(folder), "--quiet"], **how)
         return run.returncode, run.stdout + run.stderr
     objects = [folder / f"{p.name}.o" for p in sources]
@@ -229,21 +226,3 @@ def _depended_on(folder: Path) -> list[Path]:
             if not any(map(path.is_relative_to, own)) and not str(path).startswith("/usr/"):
                 found.add(path)
     return sorted(p for p in found if p.is_file())
-
-
-def _rules(sources: Sources, output: Path, flags: list[str], link: list[str], tool: Compiler) -> str:
-    def quoted(words):
-        return " ".join(shlex.quote(str(w)) for w in words).replace("$", "$$")
-
-    def path(p):
-        return str(p).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
-
-    objects = [f"{p.name}.o" for p in sources]
-    rules = ["rule compile\n"
-             f"  command = {quoted(tool.command)} {quoted(flags)} $own -MD -MF $out.d -c $in -o $out\n"
-             "  depfile = $out.d\n",
-             f"rule link\n  command = {quoted(tool.command)} $in -o $out {quoted(link)}\n"]
-    rules += [f"build {o}: compile {path(p)}\n  own = {quoted(own)}\n"
-              for o, (p, own) in zip(objects, sources.items())]
-    rules.append(f"build {path(output)}: link {' '.join(objects)}\n")
-    return "\n".join(rules)

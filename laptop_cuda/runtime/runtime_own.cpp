@@ -1,4 +1,4 @@
-// A thread's own variables: read before they were set, and touched after their function has returned. The compiler fills
+// A thread's own variables: read before they were set, or touched after their function has returned. The compiler fills
 // what is declared without a value with a pattern, and says which variables may be read unset (toolchain/unset.py).
 #include <string.h>
 
@@ -9,16 +9,13 @@
 
 namespace laptop {
 
-constexpr uint32_t FILL = 0xfefefefe;            // g++'s; clang's are -1 and 0xaaaaaaaa, which programs use, too
-
 static bool is_filled(uintptr_t address, size_t bytes, unsigned char with) {
     auto* p = (const unsigned char*)address;
     return std::all_of(p, p + bytes, [with](unsigned char x) { return x == with; });
 }
-static bool is_filled4(uintptr_t address) {
+static bool is_filled4(uintptr_t address) {      // by g++; clang fills with -1 and 0xaaaaaaaa, which programs use, too
     uint32_t word;
-    memcpy(&word, (const void*)address, 4);
-    return word == FILL;
+    return memcpy(&word, (const void*)address, 4), word == 0xfefefefe;
 }
 
 // `pc` is where the hook returns to, which its call has put at the end of what the running functions have of the stack.
@@ -31,7 +28,6 @@ static bool is_gone(uintptr_t address, const void* pc) {
     return false;
 }
 
-// After its declaration, of a variable that the compiler suspects.
 void declared(void* p, size_t bytes, const char* name, int line) {
     Thread* t = current;
     if (!t || !t->log || !run->sanitizing) return;
@@ -48,34 +44,26 @@ static void look_at_suspects(Thread* t, uintptr_t address, size_t size, int acti
         bool inside = address >= u.address && address + size <= u.address + u.bytes;     // else a struct is copied whole
         if (action || !inside || !is_filled(address, size, u.with)) continue;
         laptop_error e = make_error("uninitialized", "suspect", pc, 0);
-        e.detail = u.name;
-        e.offset = u.line;
+        e.detail = u.name, e.offset = u.line;
         fail(e);
     }
     forget_own(t, [&](const Unset& u) { return action && address <= u.address && address + size >= u.address + u.bytes; });
 }
 
-// What was read is no variable's value by chance, if it is so twice.
-static void used(Thread* t) {
-    uint64_t what = t->nothing.address ^ t->warp->block->linear << 48;
-    if (run->used_unset && run->used_unset != what) fail(make_error("uninitialized", "local", t->nothing.pc, 0));
+// Of the thread's last read of a fill: it may have moved it elsewhere, which is no use of it; and two are not there by chance.
+static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action) {
+    Nothing n = t->nothing;
+    if (!n.to && action == 1 && size == n.size) return void(t->nothing.to = address);
+    t->nothing = {};
+    if (n.to && is_filled4(n.to)) return;
+    uint64_t what = n.address ^ t->warp->block->linear << 48;
+    if (run->used_unset && run->used_unset != what) fail(make_error("uninitialized", "local", n.pc, 0));
     run->used_unset = what;
 }
 
-// Of the thread's last read of a fill: it may be one that moves it elsewhere, which is no use of it yet.
-static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action) {
-    Nothing& n = t->nothing;
-    if (!n.to && action == 1 && size == n.size) {
-        n.to = address;
-        return;
-    }
-    if (!n.to || !is_filled4(n.to)) used(t);
-    n = {};
-}
-
 static inline void note_own(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
-    bool scalar = size == 4 || size == 8;
-    if (!action && scalar && is_filled4(address) && is_filled4(address + size - 4)) t->nothing = {pc, address, size, 0};
+    bool scalar = !action && (size == 4 || size == 8);
+    if (scalar && is_filled4(address) && is_filled4(address + size - 4)) t->nothing = {pc, address, size, 0};
     if (size >= 8) moves_struct(t, address, size, action, pc);
 }
 
@@ -97,14 +85,12 @@ void own_scalar(Thread* t, uintptr_t address, size_t size, int action, const voi
 // A struct is copied with what was not set of it: that is not set where it goes, either. A compiler announces either side first.
 void copied_struct(Thread* t, const Half& a, const Half& b) {
     uintptr_t from = a.action ? b.address : a.address, to = a.action ? a.address : b.address;
-    size_t bytes = a.bytes;
-    if (is_own(t, to)) forget_own(t, [&](const Unset& u) { return u.address >= to && u.address < to + bytes; });
-    if (is_own(t, to) || !is_own(t, from)) return;
-    Found f = found_quickly(t, to, bytes);
-    if (!f.region) return;
-    if (bytes == t->nothing.size) t->nothing = {};
+    if (is_own(t, to)) return forget_own(t, [&](const Unset& u) { return u.address >= to && u.address < to + a.bytes; });
+    Found f = found_quickly(t, to, a.bytes);
+    if (!f.region || !is_own(t, from)) return;
+    if (a.bytes == t->nothing.size) t->nothing = {};
     uint8_t* flags = flags_of(t, f, to);
-    for (size_t i = 0; flags && i + 4 <= bytes; i += 4)
+    for (size_t i = 0; flags && i + 4 <= a.bytes; i += 4)
         if (is_filled4(from + i)) memset(flags + i, COPIED_UNSET, 4);
 }
 }  // namespace laptop

@@ -130,6 +130,25 @@ def ninja() -> str | None:
     return None
 
 
+def rules(sources: dict[Path, list[str]], output: Path, flags: list[str], link: list[str],
+          command: tuple[str, ...]) -> str:
+    def quoted(words):
+        return " ".join(shlex.quote(str(w)) for w in words).replace("$", "$$")
+
+    def path(p):
+        return str(p).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
+
+    objects = [f"{p.name}.o" for p in sources]
+    rules = ["rule compile\n"
+             f"  command = {quoted(command)} {quoted(flags)} $own -MD -MF $out.d -c $in -o $out\n"
+             "  depfile = $out.d\n",
+             f"rule link\n  command = {quoted(command)} $in -o $out {quoted(link)}\n"]
+    rules += [f"build {o}: compile {path(p)}\n  own = {quoted(own)}\n"
+              for o, (p, own) in zip(objects, sources.items())]
+    rules.append(f"build {path(output)}: link {' '.join(objects)}\n")
+    return "\n".join(rules)
+
+
 def files_in(depfile: Path) -> list[Path]:
     """The files that a compiler has read, by what it wrote with -MD."""
     words = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]

@@ -15,32 +15,28 @@ OF_GCC = ["-O1", "-fno-tree-ccp", "-fno-tree-fre", "-Wuninitialized", "-Wmaybe-u
 OF_CLANG = ["-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized", "-fsyntax-only"]
 
 
-def look(tool: Compiler, flags: list[str], folder: Path, names: list[str]) -> list[subprocess.Popen]:
-    """Begins the analysis of files in `folder`; `wait()` ends it."""
-    def one(name: str) -> subprocess.Popen:
+def look(tool: Compiler, flags: list[str], folder: Path, files: dict[str, str]) -> list[subprocess.Popen]:
+    """Begins the analysis of what is built checked, and has no such calls yet; `wait()` ends it."""
+    if "-fsanitize=thread" not in flags or any("laptop::declared(" in text for text in files.values()):
+        return []
+    kept = [f for f in flags if f not in tool.traced() and not f.startswith("-fdump")]
+    made = []
+    for name in files:
         with open(folder / f"{name}.unset", "w") as told:
-            return subprocess.Popen([*tool.command, *flags, *(OF_CLANG if tool.clang else OF_GCC), name], cwd=folder,
-                                    stdout=subprocess.DEVNULL, stderr=told, env=os.environ | {"LC_ALL": "C"})
-    return [one(name) for name in names]
+            command = [*tool.command, *kept, *(OF_CLANG if tool.clang else OF_GCC), name]
+            made.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=told,
+                                         env=os.environ | {"LC_ALL": "C"}))
+    return made
 
 
 def watched(text: str, name: str, told: Path) -> str:
     """The text of a build, of the source `name`, with calls at what the compiler has `told`."""
-    try:
-        found = unset_variables(told.read_text(errors="replace"), name)
-    except OSError:
-        return text
     head, marker, rest = text.partition(f'#line 1 "{name}"\n')
     lines = rest.split("\n")
-    for line, variable in found:
+    for line, variable in unset_variables(told.read_text(errors="replace"), name) if told.exists() else ():
         shown = re.sub(r"\w+::", "", variable)
-        declaration = re.search(rf"\b{re.escape(shown.split('.')[0])}\b[^;{{}}]*;", lines[line - 1])
-        if declaration and _closed(lines[line - 1][:declaration.end()]):
-            lines[line - 1] = (lines[line - 1][:declaration.end()] + f" laptop::declared((void*)&{variable}, "
-                               f'sizeof({variable}), "{shown}", {line});' + lines[line - 1][declaration.end():])
+        declaration = re.match(rf".*?\b{shown.split('.')[0]}\b[^;{{}}]*;", lines[line - 1])
+        if declaration and declaration[0].count("(") == declaration[0].count(")"):      # not the head of a `for`
+            call = f' laptop::declared((void*)&{variable}, sizeof({variable}), "{shown}", {line});'
+            lines[line - 1] = declaration[0] + call + lines[line - 1][declaration.end():]
     return head + marker + "\n".join(lines)
-
-
-def _closed(text: str) -> bool:
-    """No bracket is open: not in the head of a `for`."""
-    return text.count("(") == text.count(")")

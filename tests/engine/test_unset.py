@@ -59,7 +59,8 @@ def test_what_has_no_value_is_named_with_its_line(name):
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
         getattr(cuda.compile(SOURCE), name)[1, 32](X, np.zeros(32, np.float32), *more)
     assert caught.value.kind == ("out of bounds" if name == "gone" else "uninitialized")
-    assert NAMED[name] in str(caught.value) and SOURCE.split("\n")[caught.value.line - 1].endswith(f"// {name}")
+    assert NAMED[name] in str(caught.value)
+    assert SOURCE.split("\n")[caught.value.line - 1].endswith(f"// {name}")
 
 
 @pytest.mark.parametrize("name, given", [("set", 7), ("moved", 3), ("copied", 0)])
