@@ -65,7 +65,8 @@ def test_what_has_no_value_is_named_with_its_line(name):
 
 @pytest.mark.parametrize("name, given", [("set", 7), ("moved", 3), ("copied", 0)])
 def test_what_only_looks_unset_is_not_accused(name, given):
-    made = [np.zeros(32, np.float32), given] if given else [cuda.empty(64, dtype=np.float64), cuda.empty(32 * 7)]
+    empty = [cuda.empty(64, dtype=np.float64), cuda.empty(32 * 7)]
+    made = [np.zeros(32, np.float32), given] if given else empty
     with cuda.sanitize() as notes:
         getattr(cuda.compile(SOURCE), name)[1, 32](X, *made)
     assert not notes
