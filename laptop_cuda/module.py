@@ -6,14 +6,13 @@ from pathlib import Path
 
 from . import gpu, launch, packs
 from .arguments import ArgumentError
-from .build import PRINTED
 from .kernel import Kernel
 from .launch.kernel_library import kernel_library
 from .launch.library import Globals, Library, load_library
 from .only_kernels import as_judged
 from .sources import cpu_entry, files_of, read, split_instance
 from .text import signature
-from .text.diagnostics import CompileError, undefined_names, unknown_names, unset_variables
+from .text.diagnostics import CompileError, undefined_names, unknown_names
 from .text.signature import KernelText
 
 
@@ -118,11 +117,6 @@ class Module:
                 self._files, self.name, self.source, wanted, traced, folder=self._folder, start=self._start,
                 include=self._include, entry=entry)
         return self._libraries[key]
-
-    def unset(self) -> list[tuple[int, str]]:
-        """(line, variable) of what may be read before it was given a value, as the plain build has shown."""
-        printed = (self._library(traced=False).path.parent / PRINTED).read_text(errors="replace")
-        return unset_variables(printed, self.name)
 
     def builds(self) -> list[Path]:
         """The libraries that were built for the CPU so far."""

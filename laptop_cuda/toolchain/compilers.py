@@ -69,8 +69,7 @@ class Compiler:
     def plain(self) -> list[str]:
         """Falling off the end of a non-void function traps; the runtime reports it."""
         return (
-            PLAIN + ["-Wuninitialized", "-Wconditional-uninitialized" if self.clang else "-Wmaybe-uninitialized"]
-            + (["-UNDEBUG"] if self.zig else [])         # zig defines it where it optimises
+            PLAIN + (["-UNDEBUG"] if self.zig else [])         # zig defines it where it optimises
             + ["-fsanitize=return"]
             + (["-fsanitize-trap=return", "-ferror-limit=20"] if self.clang
                else ["-fsanitize-undefined-trap-on-error", "-fmax-errors=20"]))

@@ -54,7 +54,7 @@ def checked(exercise, source, monkeypatch) -> str:
 
 def test_a_sum_that_starts_from_no_value_is_named_with_its_line(mean, monkeypatch):
     said = checked(mean, GOOD.replace("float sum = 0.0f", "float sum"), monkeypatch)
-    assert "Line 8: `sum` may be read before it has a value" in said
+    assert "`sum`, declared in line 8, before it has a value" in said
     assert "before it has a value" not in checked(mean, GOOD, monkeypatch)
 
 

@@ -1,10 +1,8 @@
 """From the first wrong element of a student's kernel back to the lines that it depends on.
 
-A check only offers the call, and compiles once more where a variable is declared without a value. The call
+A check only offers the call. The call
 runs the failing case again, tries small changes of the student's kernel against the expected values of the
 case, and shows lines of the student's own text. The solution takes no part; changes are not shown."""
-import re
-
 import torch
 
 from ..declare import find
@@ -17,8 +15,6 @@ from ..running.runner import run
 from .verdict import WRONG, Verdict
 
 WRONG_VALUES = "Your kernel wrote"       # the label under which a verdict shows them
-# a declaration that ends, or goes on, without a value; only then is the compiler asked
-WITHOUT_VALUE = re.compile(r"[;{}]\s*(?:\w+\s+)+(?:\w+(?:\[[^]]*\])*\s*(?:=[^,;]*)?,\s*)*\w+(?:\[[^]]*\])*\s*[,;]")
 _judged: dict[str, str] = {}             # id -> the source whose elements were wrong
 
 
@@ -27,23 +23,14 @@ class NothingToTrace(PlainError, ValueError):
 
 
 def offer(exercise: Exercise, source: str, verdict: Verdict) -> None:
-    """Note in the verdict on a kernel that ran through which of its variables may never have been set, and
-    that `why` can walk back from a wrong element."""
+    """Note in the verdict on a kernel that ran through that `why` can walk back from a wrong element."""
     _judged.pop(exercise.id, None)
     labels = [label for label, _ in verdict.details]
     wrong = verdict.status == WRONG and WRONG_VALUES in labels and "times the bytes" not in str(verdict)
-    if (wrong or verdict.passed) and WITHOUT_VALUE.search(source):
-        verdict.notes += _unset(source)
     if wrong:
         _judged[exercise.id] = source
         verdict.notes.append(f'`why("{exercise.id}")` walks from the first wrong element back to the lines '
                              "that it depends on.")
-
-
-def _unset(source: str) -> list[str]:
-    from course_lib import cuda
-    return [f"Line {line}: `{variable}` may be read before it has a value. A new variable holds whatever was in memory."
-            for line, variable in compiled(cuda, source).unset()]
 
 
 def why(id: str):
