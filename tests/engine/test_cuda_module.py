@@ -376,14 +376,6 @@ def test_a_sanitized_launch_remembers_which_bytes_it_wrote():
     assert caught.value.kind == "uninitialized"
 
 
-def test_a_variable_that_was_never_set_is_named():
-    source = ("__global__ void f(const float* x, float* out, int n) {\n    float sum, largest;\n"
-              "    for (int i = 0; i < n; ++i) sum += x[i];\n    out[threadIdx.x] = sum;\n}\n")
-    module, out = cuda.compile(source), cuda.empty(4)
-    with pytest.raises(cuda.KernelError, match="`sum`, declared in line 2"):
-        checked(module.f, 1, 4, torch.ones(3), out, 3)
-
-
 def test_more_shared_memory_must_be_asked_for():
     mod = cuda.compile("""__global__ void last(int* y, int n) {
         extern __shared__ int s[];

@@ -52,12 +52,6 @@ def checked(exercise, source, monkeypatch) -> str:
     return str(shown[-1])
 
 
-def test_a_sum_that_starts_from_no_value_is_named_with_its_line(mean, monkeypatch):
-    said = checked(mean, GOOD.replace("float sum = 0.0f", "float sum"), monkeypatch)
-    assert "`sum`, declared in line 8, before it has a value" in said
-    assert "before it has a value" not in checked(mean, GOOD, monkeypatch)
-
-
 def test_a_wrong_value_is_offered_the_way_back(mean, monkeypatch):
     wrong = GOOD.replace("tile[(threadIdx.x + k) % 32]", "tile[(threadIdx.x + 2 * k) % 32]")
     assert 'why("0.91")' in checked(mean, wrong, monkeypatch)
