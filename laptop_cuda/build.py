@@ -64,9 +64,9 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     prune(cache(), made)
     built = _build(made, {"kernel.cu.cpp": text}, {made / "kernel.cu.cpp": own}, flags, link, tool,
                    lambda output: CompileError(name, original, read_errors(output, name, beside), output))
-    if (again := unset.watched(text, name, made / "kernel.cu.cpp.unset")) != text:
-        with contextlib.suppress(CompileError):
-            return library(again, name, original, folder, traced, beside, search, warn)
+    seen = unset.watched(text, name, made / "kernel.cu.cpp.unset")
+    with contextlib.suppress(CompileError):
+        return library(seen, name, original, folder, traced, beside, search, warn) if seen != text else built
     return built
 
 
@@ -92,11 +92,9 @@ def program(units: dict[Path, str], files: dict[str, str], more: list[str], trac
         blamed = next((p.name for p in units if f"\n{p.name}:" in f"\n{output}"), name)
         return CompileError(blamed, files[blamed], program_errors(output, blamed, tuple(files)), output)
     built = _build(made, texts, {made / file: own for file in texts}, flags, link, tool, failed, strict=False)
-    again = {path: unset.watched(text, path.name, made / f"{file}.unset")
-             for file, (path, text) in zip(texts, units.items())}
-    if again != units:
-        with contextlib.suppress(CompileError):
-            return program(again, files, more, traced)
+    again = {path: unset.watched(units[path], path.name, made / f"{file}.unset") for file, path in zip(texts, units)}
+    with contextlib.suppress(CompileError):
+        return program(again, files, more, traced) if again != units else built
     return built
 
 

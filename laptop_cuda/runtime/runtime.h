@@ -119,7 +119,6 @@ struct __attribute__((visibility("default"))) Coordinates { unsigned x, y, z; };
 struct Unset { uintptr_t address; size_t bytes; const char* name; int line; uint32_t depth; unsigned char with; };
 struct Nothing { const void* pc; uintptr_t address; size_t size; uintptr_t to; };        // a read of what was never set
 struct Half { uintptr_t address; size_t bytes; intptr_t pc; int action; };       // of a copy of a struct
-
 struct alignas(64) Thread {      // the first two lines of the cache hold what every switch needs
     void* sp = nullptr;          // null: not started
     Warp* warp = nullptr;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include <algorithm>
-
 #include "runtime.h"
 #include "runtime_settled.h"
 

@@ -1,14 +1,11 @@
 // A thread's own variables: read before they were set, or touched after their function has returned. The compiler fills
 // what is declared without a value with a pattern, and says which variables may be read unset (toolchain/unset.py).
 #include <string.h>
-
 #include <algorithm>
-
 #include "runtime.h"
 #include "runtime_settled.h"
 
 namespace laptop {
-
 static bool is_filled(uintptr_t address, size_t bytes, unsigned char with) {
     auto* p = (const unsigned char*)address;
     return std::all_of(p, p + bytes, [with](unsigned char x) { return x == with; });
@@ -34,18 +31,16 @@ void declared(void* p, size_t bytes, const char* name, int line) {
     unsigned char with = *(unsigned char*)p;
     forget_own(t, [p](const Unset& u) { return u.address == (uintptr_t)p; });
     bool fills = with == 0xfe || with == 0xaa || with == 0xff || (bytes == 1 && !with);      // g++: a bool is false
-    if (!fills || !is_filled((uintptr_t)p, bytes, with)) return;
     Busy busy;
-    t->unset.push_back({(uintptr_t)p, bytes, name, line, t->depth, with});
+    if (fills && is_filled((uintptr_t)p, bytes, with)) t->unset.push_back({(uintptr_t)p, bytes, name, line, t->depth, with});
 }
 
 static void look_at_suspects(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     for (const Unset& u : t->unset) {
         bool inside = address >= u.address && address + size <= u.address + u.bytes;     // else a struct is copied whole
-        if (action || !inside || !is_filled(address, size, u.with)) continue;
         laptop_error e = make_error("uninitialized", "suspect", pc, 0);
         e.detail = u.name, e.offset = u.line;
-        fail(e);
+        if (!action && inside && is_filled(address, size, u.with)) fail(e);
     }
     forget_own(t, [&](const Unset& u) { return action && address <= u.address && address + size >= u.address + u.bytes; });
 }

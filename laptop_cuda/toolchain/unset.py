@@ -22,10 +22,9 @@ def look(tool: Compiler, flags: list[str], folder: Path, files: dict[str, str]) 
     kept = [f for f in flags if f not in tool.traced() and not f.startswith("-fdump")]
     made = []
     for name in files:
+        command = [*tool.command, *kept, *(OF_CLANG if tool.clang else OF_GCC), name]
         with open(folder / f"{name}.unset", "w") as told:
-            command = [*tool.command, *kept, *(OF_CLANG if tool.clang else OF_GCC), name]
-            made.append(subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=told,
-                                         env=os.environ | {"LC_ALL": "C"}))
+            made.append(subprocess.Popen(command, cwd=folder, stderr=told, env=os.environ | {"LC_ALL": "C"}))
     return made
 
 
