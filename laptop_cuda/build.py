@@ -171,8 +171,7 @@ def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[st
             old.unlink(missing_ok=True)
         looks = unset.look(tool, flags, folder, files)
         status, printed = _run(folder, sources, output, flags, link, tool)
-        for one in looks:
-            one.wait()
+        [one.wait() for one in looks]
         if status or strict and REFUSED.search(printed):
             raise failed(REFUSED.sub(r"error: \1", printed))
         output.replace(final)

@@ -175,10 +175,9 @@ class MemoryErrors(Facts):
                     f"value is undefined, {depends}.", "Usual cause: an offset that starts at half of 32 "
                     "where fewer lanes take part, or a block whose size is not a multiple of 32; start at "
                     "half of the lanes, or let all 32 take part.")
-        if self.reason in ("suspect", "local", "member"):
+        if self.reason in ("suspect", "local"):
             what = (f"`{self.detail}`, declared in line {self.e.offset}, before it has a value" if self.detail else
-                    "a local variable, or an element of a local array, before it has a value" if self.memory is None
-                    else f"{self._element()}, a member that had no value in the struct that was stored there")
+                    "a local variable, or an element of a local array, before it has a value")
             return (f"{kernel} reads {what}.", "Usual cause: a sum that does not start at 0, or something set on some "
                     "paths only: give it a value where it is declared.")
         if self.reason == "shared":

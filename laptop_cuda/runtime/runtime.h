@@ -10,7 +10,6 @@
 //   runtime_image.cpp      the variables of the kernel's library
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads
-//   runtime_own.cpp        a thread's own variables: unset, or gone
 //   runtime_limit.cpp      which blocks are checked, in a run that is to answer in time
 //   runtime_known.cpp      what threads know of each other by fences and atomics
 //   runtime_settled.h      reads of which the sanitizer knows that they are no news
@@ -118,7 +117,6 @@ struct __attribute__((visibility("default"))) Coordinates { unsigned x, y, z; };
 
 struct Unset { uintptr_t address; size_t bytes; const char* name; int line; uint32_t depth; unsigned char with; };
 struct Nothing { const void* pc; uintptr_t address; size_t size; uintptr_t to; };        // a read of what was never set
-struct Half { uintptr_t address; size_t bytes; intptr_t pc; int action; };       // of a copy of a struct
 struct alignas(64) Thread {      // the first two lines of the cache hold what every switch needs
     void* sp = nullptr;          // null: not started
     Warp* warp = nullptr;
@@ -159,7 +157,6 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     std::vector<Met> met;
     std::vector<Unset> unset;    // variables that the compiler suspects
     Nothing nothing = {};
-    Half half = {};
 };
 
 struct Warp {
@@ -492,18 +489,7 @@ template <class F> void forget_own(Thread* t, F which) {
     for (size_t i = t->unset.size(); i--;)
         if (which(t->unset[i])) t->unset.erase(t->unset.begin() + (std::ptrdiff_t)i);
 }
-void own_scalar(Thread*, uintptr_t address, size_t size, int action, const void* pc);
-void copied_struct(Thread*, const Half& a, const Half& b);
-inline void moves_struct(Thread* t, uintptr_t address, size_t bytes, int action, const void* pc) {
-    Half other = t->half, one = {address, bytes, (intptr_t)pc, action};
-    bool pair = other.bytes == bytes && other.action != action && (uintptr_t)(one.pc - other.pc + 64) < 128;
-    t->half = pair ? Half{} : one;
-    if (pair) copied_struct(t, other, one);
-}
-void pass(Thread*, uintptr_t address, size_t size, int action, const void* pc);          // of a hook
-// Which bytes were written, by a 1; null: not known. A struct may be copied with what it lacks: no 4 bytes of it are read alone.
-constexpr uint8_t COPIED_UNSET = 2;
-uint8_t* flags_of(const Thread*, Found, uintptr_t address);
+void pass(Thread*, uintptr_t address, size_t, int action, const void* pc), own_scalar(Thread*, uintptr_t, size_t, int, const void*);
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps = false);        // of a struct that is read whole
 void refine(Region&);            // from 4 bytes a cell to one
 

@@ -14,7 +14,6 @@ static bool is_filled4(uintptr_t address) {      // by g++; clang fills with -1 
     uint32_t word;
     return memcpy(&word, (const void*)address, 4), word == 0xfefefefe;
 }
-
 // `pc` is where the hook returns to, which its call has put at the end of what the running functions have of the stack.
 static bool is_gone(uintptr_t address, const void* pc) {
 #if !defined(__wasm__)
@@ -24,7 +23,6 @@ static bool is_gone(uintptr_t address, const void* pc) {
 #endif
     return false;
 }
-
 void declared(void* p, size_t bytes, const char* name, int line) {
     Thread* t = current;
     if (!t || !t->log || !run->sanitizing) return;
@@ -34,7 +32,6 @@ void declared(void* p, size_t bytes, const char* name, int line) {
     Busy busy;
     if (fills && is_filled((uintptr_t)p, bytes, with)) t->unset.push_back({(uintptr_t)p, bytes, name, line, t->depth, with});
 }
-
 static void look_at_suspects(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     for (const Unset& u : t->unset) {
         bool inside = address >= u.address && address + size <= u.address + u.bytes;     // else a struct is copied whole
@@ -44,7 +41,6 @@ static void look_at_suspects(Thread* t, uintptr_t address, size_t size, int acti
     }
     forget_own(t, [&](const Unset& u) { return action && address <= u.address && address + size >= u.address + u.bytes; });
 }
-
 // Of the thread's last read of a fill: it may have moved it elsewhere, which is no use of it; and two are not there by chance.
 static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action) {
     Nothing n = t->nothing;
@@ -55,13 +51,9 @@ static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action
     if (run->used_unset && run->used_unset != what) fail(make_error("uninitialized", "local", n.pc, 0));
     run->used_unset = what;
 }
-
 static inline void note_own(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
-    bool scalar = !action && (size == 4 || size == 8);
-    if (scalar && is_filled4(address) && is_filled4(address + size - 4)) t->nothing = {pc, address, size, 0};
-    if (size >= 8) moves_struct(t, address, size, action, pc);
+    if (!action && (size == 4 || size == 8) && is_filled4(address) && is_filled4(address + size - 4)) t->nothing = {pc, address, size, 0};
 }
-
 __attribute__((noinline)) static void look_closely(Thread* t, uintptr_t address, size_t size, int action, const void* pc, bool gone) {
     if (pending) resolve_pending();
     if (t->owes) seams.touched_own(address, action, pc);
@@ -70,22 +62,9 @@ __attribute__((noinline)) static void look_closely(Thread* t, uintptr_t address,
     if (t->nothing.pc) settle_nothing(t, address, size, action);
     note_own(t, address, size, action, pc);
 }
-
 void own_scalar(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     bool gone = is_gone(address, pc);
     if (gone || pending || t->owes || t->nothing.pc || !t->unset.empty()) return look_closely(t, address, size, action, pc, gone);
     note_own(t, address, size, action, pc);
-}
-
-// A struct is copied with what was not set of it: that is not set where it goes, either. A compiler announces either side first.
-void copied_struct(Thread* t, const Half& a, const Half& b) {
-    uintptr_t from = a.action ? b.address : a.address, to = a.action ? a.address : b.address;
-    if (is_own(t, to)) return forget_own(t, [&](const Unset& u) { return u.address >= to && u.address < to + a.bytes; });
-    Found f = found_quickly(t, to, a.bytes);
-    if (!f.region || !is_own(t, from)) return;
-    if (a.bytes == t->nothing.size) t->nothing = {};
-    uint8_t* flags = flags_of(t, f, to);
-    for (size_t i = 0; flags && i + 4 <= a.bytes; i += 4)
-        if (is_filled4(from + i)) memset(flags + i, COPIED_UNSET, 4);
 }
 }  // namespace laptop

@@ -371,13 +371,7 @@ static inline bool all_set(const uint8_t* flags, size_t size) {
     if (size != 4) return std::all_of(flags, flags + size, [](uint8_t x) { return x != 0; });
     uint32_t four;
     memcpy(&four, flags, 4);
-    return four == 0x01010101u;
-}
-
-uint8_t* flags_of(const Thread* t, Found f, uintptr_t address) {
-    const Block& b = *t->warp->block;
-    if (f.region->space == LAPTOP_IN_SHARED) return b.shared_initialised + (address - (uintptr_t)b.shared);
-    return f.region->initialised ? f.region->initialised + (address - f.low) : nullptr;
+    return !((four - 0x01010101u) & ~four & 0x80808080u);        // no byte of it is 0
 }
 
 // A struct of which a part was written is written: what lies between its members never is. Perhaps it is a float4: then
@@ -385,7 +379,10 @@ uint8_t* flags_of(const Thread* t, Found f, uintptr_t address) {
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps) {
     Found f = found_quickly(current, address, bytes);
     if (!f.region || (perhaps && f.region->space == LAPTOP_IN_SHARED)) return;
-    uint8_t* flags = flags_of(current, f, address);
+    const Block& b = *current->warp->block;
+    bool in_shared = f.region->space == LAPTOP_IN_SHARED;
+    uint8_t* flags = in_shared ? b.shared_initialised + (address - (uintptr_t)b.shared)
+                     : f.region->initialised ? f.region->initialised + (address - f.low) : nullptr;
     if (!flags) return;
     bool any = perhaps ? flags[0] && flags[8] : std::any_of(flags, flags + bytes, [](uint8_t x) { return x != 0; });
     if (any) memset(flags, 1, bytes);
@@ -411,7 +408,7 @@ bool init_check(Found f, uintptr_t address, size_t size, int action, const void*
     if (unwritten.size() >= 64) return false;
     Busy busy;
     Unwritten u;
-    u.error = make_error("uninitialized", *init == COPIED_UNSET ? "member" : in_shared ? "shared" : "global", pc, action);
+    u.error = make_error("uninitialized", in_shared ? "shared" : "global", pc, action);
     locate(u.error, b, address, size);
     u.block = b.linear;
     u.thread = current->index;

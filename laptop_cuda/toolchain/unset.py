@@ -1,7 +1,4 @@
-"""Variables that may be read before they are set, by the compiler's own analysis, made beside a checked build.
-
-It says "may be" where the program knows better. So nobody is told: the source is built again with a call behind the
-declaration of each (`laptop::declared`), and a run that reads one while it still has no value is an error."""
+"""Variables that the compiler takes for perhaps unset: built again with a call behind each, and the run decides."""
 import os
 import re
 import subprocess
@@ -10,7 +7,6 @@ from pathlib import Path
 from ..text.diagnostics import unset_variables
 from .compilers import Compiler
 
-# g++ finds most where it has not yet replaced by constants what may be unset
 OF_GCC = ["-O1", "-fno-tree-ccp", "-fno-tree-fre", "-Wuninitialized", "-Wmaybe-uninitialized", "-S", "-o", os.devnull]
 OF_CLANG = ["-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized", "-fsyntax-only"]
 
@@ -20,11 +16,11 @@ def look(tool: Compiler, flags: list[str], folder: Path, files: dict[str, str]) 
     if "-fsanitize=thread" not in flags or any("laptop::declared(" in text for text in files.values()):
         return []
     kept = [f for f in flags if f not in tool.traced() and not f.startswith("-fdump")]
+    command = [*tool.command, *kept, *(OF_CLANG if tool.clang else OF_GCC)]
     made = []
     for name in files:
-        command = [*tool.command, *kept, *(OF_CLANG if tool.clang else OF_GCC), name]
         with open(folder / f"{name}.unset", "w") as told:
-            made.append(subprocess.Popen(command, cwd=folder, stderr=told, env=os.environ | {"LC_ALL": "C"}))
+            made.append(subprocess.Popen([*command, name], cwd=folder, stderr=told, env=os.environ | {"LC_ALL": "C"}))
     return made
 
 
