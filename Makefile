@@ -4,7 +4,7 @@
 # PIP_ARGS="..."      more for pip, such as an index
 # ARGS="..."          more for JupyterLab or pytest
 # JOBS=2              tests at a time
-# LIVE=1              a compiler in the book's pages, for kernels of a reader's own: 39 MB, from npm's registry
+# LIVE=1              a compiler in the book's pages, for kernels of a reader's own: 39 MB, by npm
 PYTHON ?=
 PIP_ARGS ?=
 ARGS ?=

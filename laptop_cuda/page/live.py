@@ -1,4 +1,4 @@
-"""A compiler for a page: clang, Python and Binaryen as WebAssembly, fetched once from npm's registry, and beside them what
+"""A compiler for a page: clang, Python and Binaryen as WebAssembly, fetched once by npm, and beside them what
 they need of the engine: its text passes, its headers precompiled, its runtime as objects of that same compiler."""
 import base64
 import gzip
@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import tarfile
-import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from .build import HERE, MEMORY, TARGET, runtime_parts, traced_flags
 from .edited import ROOMS
 from .hooked import CODE
 
-REGISTRY = "https://registry.npmjs.org"
 # Each with its version, the digest of its file as the registry tells it, and what of it a page needs.
 PACKAGES = {
     "@yowasp/clang": ("22.0.0-git20542-10", "V31/z9GrJECKeACTDUyvg2llbEUiFi3bxtL5HSg7H/6sydSxdI/AoVAD9F5ozrfLjotWl0B9rghR87m+DUM/zg==",
@@ -48,22 +46,24 @@ class NotFetched(RuntimeError):
 
 def missing() -> str:
     """What a book with a compiler needs on this machine; "" if nothing is missing."""
-    return "" if shutil.which("node") else "node is not installed, which makes the compiler's files for the pages"
+    wanted = [tool for tool in ("node", "npm") if not shutil.which(tool)]
+    return f"{' and '.join(wanted)} not installed, by which the compiler's files for the pages are made" if wanted else ""
 
 
 def fetched(name: str) -> Path:
     """The folder of a package's files, in the cache; fetched the first time."""
     version, wanted, files = PACKAGES[name]
-    at = f"{REGISTRY}/{name}/-/{name.split('/')[-1]}-{version}.tgz"
     folder = cache() / f"npm-{digest(name, version, wanted)}"
     with locked(folder):
         if not (folder / "done").exists():
-            try:
-                packed = urllib.request.urlopen(at, timeout=300).read()
-            except OSError as why:
-                raise NotFetched(f"{at} did not come: {why}") from why
+            ran = subprocess.run(["npm", "pack", f"{name}@{version}"], cwd=folder, text=True, capture_output=True)
+            if ran.returncode:
+                raise NotFetched(f"npm did not bring {name} {version}: {ran.stderr[:1000]}")
+            brought = folder / ran.stdout.split()[-1]
+            packed = brought.read_bytes()
+            brought.unlink()
             if base64.b64encode(hashlib.sha512(packed).digest()).decode() != wanted:
-                raise NotFetched(f"{at} is not the file whose digest is in page/live.py")
+                raise NotFetched(f"{name} {version} is not the file whose digest is in page/live.py")
             with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
                 for file in files.split():
                     (folder / Path(file).name).write_bytes(tar.extractfile(f"package/{file}").read())

@@ -16,7 +16,7 @@ from ..launch.library import Library
 from ..packs import packs
 from ..report import LaunchReport
 
-LARGEST, LONGEST = 1 << 20, 2_000_000    # bytes of a launch's arrays, accesses of its threads
+LARGEST, LONGEST = 1 << 20, 2_200_000    # bytes of a launch's arrays, accesses of its threads
 TOGETHER = 1_600_000                     # bytes of all launches' arrays
 PACKS = tuple(str(pack.home) for pack in packs()[1:])
 
