@@ -47,8 +47,7 @@ class Ideas(Explorable):
         draw_ideas(canvas, kept, placed, chosen)
         for year in range(FIRST, LAST + 1):
             canvas.text(across(str(year) + "-01"), 18, year, size=11, anchor="middle", fill="faint")
-        told = says(chosen)
-        told[0] += "" if chosen in kept else "; not among those drawn"
+        told = says(chosen, "" if chosen in kept else "; not among those drawn")
         for n, line in enumerate(told):
             canvas.text(20, top + 26 + 19 * n, line if len(line) <= 100 else line[:99] + "…", bold=n == 0)
         return canvas, (f"{len(kept)} of {len(IDEAS)} ideas, {question.lower().rstrip('?')}, since {since}: "
@@ -82,10 +81,10 @@ def draw_ideas(canvas: Canvas, kept: list, placed: dict, chosen) -> None:
         canvas.text(x + 5 + 0.16 * many, y + 4, i.name, size=10, bold=i is chosen)
 
 
-def says(idea) -> list[str]:
-    """What the reader is told of an idea: name, date and source; what it changes; who uses it."""
+def says(idea, but: str = "") -> list[str]:
+    """What the reader is told of an idea: name, date and source (and `but`); what it changes; who uses it."""
     models = users()[idea.name]
     origin = f", grew from {idea.grew_from}" if idea.grew_from else ""
-    return [f"{idea.name} ({idea.date}, {idea.source}){origin}", idea.says[0].upper() + idea.says[1:],
+    return [f"{idea.name} ({idea.date}, {idea.source}){origin}{but}", idea.says[0].upper() + idea.says[1:],
             f"Used by {len(models)} of {len(published_models())} models"
             + (f", first by {', '.join(models[:3])}" if models else "")]

@@ -46,8 +46,7 @@ class NotFetched(RuntimeError):
 
 def missing() -> str:
     """What a book with a compiler needs on this machine; "" if nothing is missing."""
-    wanted = [tool for tool in ("node", "npm") if not shutil.which(tool)]
-    return f"{' and '.join(wanted)} not installed, by which the compiler's files for the pages are made" if wanted else ""
+    return "" if shutil.which("node") and shutil.which("npm") else "node and npm make the compiler's files for the pages"
 
 
 def fetched(name: str) -> Path:

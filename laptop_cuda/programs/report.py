@@ -28,9 +28,9 @@ def text(ran: Ran, mode: str, files: dict[str, str]) -> str:
                                         "the program launched no kernel, nothing was checked"))
     elif mode in ("sanitize", "both"):
         parts += _in_part(ran)
-        unknown = sum(error["kind"] == "not supported" for error in ran.errors)
-        bugs = len(ran.errors) - unknown
-        found = f"{bugs or 'no'} bug{'s' * (bugs > 1)} found" + f", {unknown} not supported" * bool(unknown)
+        bugs = sum(error["kind"] != "not supported" for error in ran.errors)
+        unknown = f", {len(ran.errors) - bugs} not supported" * (bugs < len(ran.errors))
+        found = f"{bugs or 'no'} bug{'s' * (bugs > 1)} found{unknown}"
         some = f": {ran.checked_blocks:,} of {ran.blocks:,} blocks" * (ran.checked_blocks < ran.blocks and not bugs)
         parts.append(f"laptop_cuda: {launches} checked{some}, {found}")
     return "\n".join(parts)

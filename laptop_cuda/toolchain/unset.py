@@ -8,6 +8,9 @@ from ..text.diagnostics import unset_variables
 from .compilers import Compiler
 
 OF_GCC = ["-O1", "-fno-tree-ccp", "-fno-tree-fre", "-Wuninitialized", "-Wmaybe-uninitialized", "-S", "-o", os.devnull]
+# A declaration without a value, in a text without comments and parentheses; too many cost only time.
+BARE = re.compile(r"^(?!.*\b(?:__shared__|extern|return|using|typedef)\b)"
+                  r".*[\w>]\s+\*?\w+\s*(?:\[[^;=]*\]\s*)*[,;]", re.M)
 OF_CLANG = ["-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized", "-fsyntax-only"]
 
 
@@ -18,10 +21,17 @@ def look(tool: Compiler, flags: list[str], folder: Path, files: dict[str, str]) 
     kept = [f for f in flags if f not in tool.traced() and not f.startswith("-fdump")]
     command = [*tool.command, *kept, *(OF_CLANG if tool.clang else OF_GCC)]
     made = []
-    for name in files:
+    for name in filter(lambda name: has_bare(files[name]), files):
         with open(folder / f"{name}.unset", "w") as told:
             made.append(subprocess.Popen([*command, name], cwd=folder, stderr=told, env=os.environ | {"LC_ALL": "C"}))
     return made
+
+
+def has_bare(text: str) -> bool:
+    text, n = re.sub(r"//.*|/\*[\s\S]*?\*/", "", text), 1
+    while n:
+        text, n = re.subn(r"\([^()]*\)", "", text)
+    return bool(BARE.search(text))
 
 
 def watched(text: str, name: str, told: Path) -> str:

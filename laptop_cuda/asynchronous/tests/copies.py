@@ -1,4 +1,4 @@
-"""Kernels of test_pairs.py: mbarrier, bulk copies and reductions, the fence between the proxies."""
+"""Kernels of test_wrong_and_right.py: mbarrier, bulk copies and reductions, the fence between the proxies."""
 import numpy as np
 
 from engine_kit import compiled, ramp

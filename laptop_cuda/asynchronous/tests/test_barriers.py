@@ -1,4 +1,4 @@
-"""cuda::barrier, cuda::pipeline and cuda::atomic; with and without their waits in test_pairs.py."""
+"""cuda::barrier, cuda::pipeline and cuda::atomic; with and without their waits in test_wrong_and_right.py."""
 import numpy as np
 import pytest
 
