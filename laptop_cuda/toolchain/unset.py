@@ -10,7 +10,7 @@ from .compilers import Compiler
 OF_GCC = ["-O1", "-fno-tree-ccp", "-fno-tree-fre", "-Wuninitialized", "-Wmaybe-uninitialized", "-S", "-o", os.devnull]
 # A declaration without a value, in a text without comments and parentheses; too many cost only time.
 BARE = re.compile(r"^(?!.*\b(?:__shared__|extern|return|using|typedef)\b)"
-                  r".*[\w>]\s+\*?\w+\s*(?:\[[^;=]*\]\s*)*[,;]", re.M)
+                  r".*(?:[\w>]\s|\w\*\s|,)\s*\*?\w+\s*(?:\[[^;=]*\]\s*)*[,;]", re.M)
 OF_CLANG = ["-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized", "-fsyntax-only"]
 
 
