@@ -78,9 +78,9 @@ class LaunchErrors(Facts):
                               "than its __launch_bounds__ allows.", ""),
             "too much shared memory": (f"{r.kernel} needs {e.offset:,} bytes of shared memory per block; "
                                        f"the limit is {r.shared_limit:,} ({r.shared_limit >> 10} KiB).",
-                                       "Use a smaller tile, or keep it in half precision; more than 48 KiB, dynamic shared memory "
-                                       "alone, are had by cudaFuncSetAttribute(kernel, "
-                                       "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) before the launch."),
+                                       "Use a smaller tile, or keep it in half precision; more than 48 KiB of dynamic shared memory "
+                                       "must be asked for before the launch: cudaFuncSetAttribute(kernel, "
+                                       "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)."),
             "out of memory": (f"{r.kernel} could not be launched: not enough memory for copies of its "
                               "arrays.", ""),
             "grid too large for grid.sync()": (f"{r.kernel} uses grid.sync() with {size}: all its threads "

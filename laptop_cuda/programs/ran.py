@@ -20,8 +20,8 @@ class Ran:
 
     @property
     def errors(self) -> list[dict]:
-        return self.host_errors + [e for e in self.refused if e["kind"] != "unwritten"] + [launch["error"] for launch in self.launches
-                                                  if launch["error"] and not self._expected(launch)]
+        launched = [one["error"] for one in self.launches if one["error"] and not self._expected(one)]
+        return self.host_errors + [e for e in self.refused if e["kind"] != "unwritten"] + launched
 
     def _expected(self, launch: dict) -> bool:
         """Whether it was refused, and the program has read the error and gone on to end well."""
@@ -44,8 +44,8 @@ class Ran:
     @property
     def notes(self) -> list[str]:
         unwritten = [error["message"] for error in self.refused if error["kind"] == "unwritten"]
-        return unwritten + [note for launch in self.launches for note in
-                launch["notes"] + ([_read(launch["error"])] if self._expected(launch) else [])]
+        read = [_read(one["error"]) for one in self.launches if one["error"] and self._expected(one)]
+        return unwritten + [note for one in self.launches for note in one["notes"]] + read
 
     def total(self, count: str, kernel: str = "") -> int:
         """A count summed over the launches (of one kernel): "sectors", "requests", "bytes", "excess" ..."""
