@@ -2,8 +2,7 @@
 import secrets
 
 import pytest
-
-from laptop_cuda import __main__ as command, hints, programs
+from test_program import tool
 
 SOURCE = """
 #include <cstdio>
@@ -26,14 +25,14 @@ int main(int n, char** words) {
 
 
 @pytest.mark.slow
-def test_an_overrun_is_one_line_and_what_is_right_none(tmp_path, monkeypatch, capfd):
+def test_an_overrun_is_one_line_and_what_is_right_none(tmp_path, monkeypatch):
     def ran(*more: str):
-        return command.main(["run", *more, "prog.cu", "word"]), *capfd.readouterr(), (tmp_path / "LOG").read_text()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hints, "SECONDS", 30)            # it was read from the environment long ago
+        done = tool(tmp_path, "run", *more, tmp_path / "prog.cu", "word")
+        return done.returncode, done.stdout, done.stderr, (tmp_path / "LOG").read_text()
+    monkeypatch.setenv("LAPTOP_CUDA_HINT", "30")
     (tmp_path / "prog.cu").write_text(f"// {secrets.token_hex(8)}{SOURCE}")
-    programs.compile_program([tmp_path / "prog.cu"], programs.Options(defines=("SIZE=65",)))      # else a build in the background
     said = "laptop_cuda: hint: out of bounds in sum, line 6: `python -m laptop_cuda run` without --plain explains it\n"
+    ran("-DSIZE=65")                                     # builds in the background might take longer
     assert ran("--plain", "-DSIZE=65") == (0, "0 2\n", said, "once")
     assert ran("--plain", "-DSIZE=65") == (0, "0 2\n", "", "once")
     assert ran("--plain", "-DSIZE=64") == (0, "128 2\n", "", "once")
