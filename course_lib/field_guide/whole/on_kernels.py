@@ -12,7 +12,7 @@ from course_lib.attention import causal_mask
 from course_lib.attention.kernels import rms_norm_kernel
 from course_lib.checks.flash_attention import LARGEST_WIDTH
 from course_lib.field_guide.base import Attention
-from course_lib.field_guide.rotary import rotate
+from course_lib.field_guide.rotary import cos_and_sin, rotate
 from course_lib.field_guide.whole.parts import Norm
 from course_lib.flash_attention.kernels import forward_kernel
 from course_lib.flash_attention.sinks import give_to_sinks
@@ -70,8 +70,7 @@ def _turned(layer: Attention, done: Counter, x: Tensor, positions: Tensor) -> Te
             done["rotation by torch"] += 1
         return rotate(x, rotary, positions)
     done["rotation"] += 1
-    angles = torch.arange(int(positions.max()) + 1)[:, None].float() * rotary.speeds()
-    cos, sin = ((turn * rotary.magnitude).to(x.device) for turn in (angles.cos(), angles.sin()))
+    cos, sin = cos_and_sin(rotary, torch.arange(int(positions.max()) + 1, device=x.device), x.device)
     rest = x.shape[-1] - rotary.dim
     first, last = x.split([rest, rotary.dim] if rotary.at == "back" else [rotary.dim, rest], -1)
     still, turning = (first, last) if rotary.at == "back" else (last, first)
