@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +77,11 @@ def _compiled(source: str, compiler: str):
 def compiled(source: str):
     """A module, built once per session and compiler."""
     return _compiled(source, os.environ.get("CXX", ""))
+
+
+def kernels_of(name: str) -> str:
+    """The text of a file of kernels beside the tests."""
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))["source"]
 
 
 @pytest.fixture(scope="module")
