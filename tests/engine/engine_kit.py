@@ -79,9 +79,9 @@ def compiled(source: str):
     return _compiled(source, os.environ.get("CXX", ""))
 
 
-def kernels_of(name: str) -> str:
-    """The text of a file of kernels beside the tests."""
-    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))["source"]
+def data_of(name: str) -> dict:
+    """Of a TOML file beside the tests."""
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

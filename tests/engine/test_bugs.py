@@ -9,13 +9,13 @@ from typing import Callable
 
 import pytest
 import torch
-from engine_kit import ORDERS, checked, compiled, fault, kernels_of, line_of
+from engine_kit import ORDERS, checked, compiled, data_of, fault, line_of
 from test_counts import ramp
 from torch import zeros
 
 import laptop_cuda as cuda
 
-SOURCE = kernels_of("bugs.toml")
+SOURCE = data_of("bugs.toml")["source"]
 
 
 @dataclass
