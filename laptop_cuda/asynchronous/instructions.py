@@ -158,6 +158,12 @@ def _product(mods: list[str], given: list, opcode: str) -> str:
             f"{{{whole(second, 'uint64_t')}, nullptr, {negated[1]}, {by_columns[1]}}}, ({added}) != 0); }}")
 
 
+def _registers(mods: list[str], given: list, opcode: str) -> str:
+    if mods[0] not in ("inc", "dec") or mods[1:] != ["sync", "aligned", "u32"]:
+        raise Unknown(opcode)
+    return f"{P}registers({whole(given[0])}, {int(mods[0] == 'inc')});"
+
+
 def _proxy(mods: list[str], given: list, opcode: str) -> str:
     if mods[:2] != ["proxy", "async"] or set(mods[2:]) - {"shared_cta", "shared_cluster", "global"}:
         raise Unknown(opcode)
@@ -167,8 +173,6 @@ def _proxy(mods: list[str], given: list, opcode: str) -> str:
 INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.mbarrier": _after_copies, "cp.async.bulk.tensor": _tensor, "cp.async.bulk": _bulk,
                 "fence.proxy": _proxy,
                 "cp.reduce.async.bulk.tensor": _tensor, "cp.reduce.async.bulk": _bulk, "st.async": _store, "red.async": _store,
-                **{f"setmaxnreg.{way}.sync.aligned.u32": lambda mods, given, opcode:
-                   f"{P}registers({whole(given[0])}, {int(mods[0] == 'inc')});" for way in ("inc", "dec")},
-                "wgmma": _product,
+                "setmaxnreg": _registers, "wgmma": _product,
                 # tells other blocks of a cluster: in its own block a barrier orders it
                 "fence.mbarrier_init": lambda mods, given, opcode: "laptop::mbarrier_announce();"}
