@@ -21,9 +21,7 @@ def told(teller) -> tuple[str, str] | None:
 
 def _said(teller, reason: str, *parts) -> tuple[str, str]:
     what, cause = TEXTS[reason]
-    gaps = {"what": teller._element, "verb": teller._verb}
-    known = {name: find() for name, find in gaps.items() if f"{{{name}}}" in what}
-    return what.format(*parts, kernel=teller.result.kernel, **known), cause
+    return teller.filled(what, *parts), cause
 
 
 def _race(teller) -> tuple[str, str] | None:

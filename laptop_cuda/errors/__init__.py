@@ -52,7 +52,7 @@ def kernel_error(error, result) -> KernelError:
 class _Teller(MemoryErrors, LaunchErrors):
     def tell(self) -> KernelError:
         e = self.e
-        own = getattr(self, "_" + self.kind.replace(" ", "_"), None)
+        own = getattr(self, "_" + self.kind.replace(" ", "_"), self.said)
         of_pack = next(filter(None, (p.told(self) for p in packs.named("errors"))), None)
         what, cause = of_pack or own()
         parts = [f"{self.kind}: {what}"]

@@ -1,8 +1,12 @@
 """What an error message is made of: who did it, where in the source, to which element of which array."""
+import math
+import tomllib
+from pathlib import Path
 
 from ..toolchain.lines import Place
 
 BLOCK_ONLY = 2               # LAPTOP_BLOCK_ONLY of engine.h
+WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 VERBS = ("reads", "writes", "atomically updates", "waits at", "frees", "touches")
 
 
@@ -19,6 +23,24 @@ class Facts:
             named = next((n for n in result.files if error.file.decode().endswith(n)), None)
             self.place = Place(named, error.line) if named else self.place
         self.memory = result.memories[error.memory] if error.memory >= 0 else None
+
+    def said(self, reason: str | None = None, **gaps) -> tuple[str, str]:
+        """What happened and the usual cause, by words.toml: of the runtime's reason, or of another."""
+        of_kind = WORDS[self.kind]
+        texts = of_kind.get(self.reason if reason is None else reason, of_kind.get(""))
+        return tuple(self.filled(text, **gaps) for text in texts)
+
+    def filled(self, text: str, *parts, **gaps) -> str:
+        """A text with its gaps filled in; only those that it has are looked for."""
+        e, r = self.e, self.result
+        known = {"kernel": r.kernel, "detail": self.detail, "offset": e.offset,
+                 "axis": lambda: "xyz"[e.offset], "size": f"grid {r.grid}, block {r.block}",
+                 "threads": lambda: math.prod(r.block), "what": self._element, "verb": self._verb,
+                 "limit": lambda: f"{r.shared_limit:,} ({r.shared_limit >> 10} KiB)",
+                 "extent": self._extent, "position": self._position, **gaps}
+        needed = {name: found() if callable(found) else found for name, found in known.items()
+                  if "{" + name in text}
+        return text.format(*parts, **needed)
 
     def _where(self, party, place: Place, names_thread: bool = True) -> str:
         who = f"block {triple(party.block, self.result.grid)}"

@@ -3,7 +3,7 @@ import ctypes
 import math
 import re
 
-from .facts import Facts
+from .facts import WORDS, Facts
 
 # x[i] += v, ++x[i], *p += v
 UPDATE = re.compile(r"\]\s*(\+\+|--|[-+*/|&^]=)|(\+\+|--)\s*\w+\s*\[|\*\s*\w+\s*[-+*/|&^]=")
@@ -16,68 +16,22 @@ ADDRESSES = (" Or the address of an array given as a number: a checked launch wo
              "`float**`).")
 
 
-FENCED = (" Where a flag is to order them: a __threadfence() before it is raised, and one after it is seen; "
-          "__threadfence_block() and atomics of the block's scope order nothing between blocks.")
-
-
 class MemoryErrors(Facts):
     def _out_of_bounds(self):
-        # over the guide: a list of the ways to be out of bounds, each with its words
-        kernel, e = self.result.kernel, self.e
-        if self.reason == "array":
-            side = "before its start" if e.offset < 0 else "past its end"
-            cause = (
-                "Usual cause: the last block has threads beyond the end; guard with `if (i < n)`, or check "
-                "the stride."
-                if e.offset >= 0
-                else "Usual cause: an index that goes below 0, such as i - 1 at i = 0.")
+        e, reason = self.e, self.reason
+        if reason == "array":
             if self.memory.space == "shared":
-                cause = ("Usual cause: the array is smaller than the block or the tile, or an index misses a "
-                         "`% size`.")
-                if self.memory.bytes == 0:
-                    cause = ("Usual cause: the third number of the launch, the bytes of dynamic shared memory, is missing: "
-                             "kernel<<<grid, block, bytes>>>, from Python kernel[grid, block, bytes].")
-            return f"{kernel} {self._verb()} {self._element()}, {side}: {self._extent()}.", cause
-        if self.reason == "index":
-            cause = ("Usual cause: a loop that runs one step too far, `<=` where `<` is meant, or more "
-                     "threads than elements.")
-            if e.offset >= 1 << 31:
-                cause = "Usual cause: an unsigned index that went below 0: 0u - 1 is 4294967295."
-            # a typedef, as clang spells it
-            kind = re.sub(r".*\(aka '(.*)'\)", r"\1", self.detail).strip("'")
-            return f"{kernel} uses index {e.offset} of {self._local_name()}, whose type is {kind}.", cause
-        if self.reason == "constant":
-            return (f"{kernel} {self._verb()} {self._element()}, which is constant: kernels only read it.",
-                    "Usual cause: __device__ is meant, or the value is to be set from Python, by "
-                    "`module.globals`.")
-        if self.reason == "null":
-            return (f"{kernel} follows a null pointer.",
-                    "Usual cause: None was passed for an array that the kernel uses.")
-        if self.reason == "gone":
-            return (f"{kernel} {self._verb()} a local variable of a function that has returned.",
-                    "Usual cause: a function returns the address of an array of its own: let the caller pass one.")
-        if self.reason == "another thread's local memory":
-            return (f"{kernel} {self._verb()} the local variable of another thread.",
-                    "Usual cause: a pointer to a local variable was put into shared memory; its address "
-                    "means nothing to other threads.")
-        if self.reason == "return address":
-            return (f"{kernel} writes over the address to which one of its functions returns.",
-                    "Usual cause: a pointer to a local array, with an index past the array's end.")
-        if self.reason == "freed":
-            return (f"{kernel} {self._verb()} {self._element()}, which was freed.",
-                    "Usual cause: a pointer that is kept, or memory that is freed before the last launch that uses it.")
-        if self.reason == "host memory":
-            return (f"{kernel} {self._verb()} an address that is not in device memory.",
-                    "Usual cause: a pointer of the host passed to the kernel: copy the data with cudaMemcpy "
-                    "first. Or a pointer that was never set, or an index that is garbage.")
-        if self.reason == "beyond shared":
-            return (f"{kernel} {self._verb()} shared memory beyond every array declared in it.",
-                    "Usual cause: an index computed from the wrong size.")
-        if self.reason == "unchecked":
-            return f"{kernel} touches an address that is in no array, or misaligned for a vector access.", ""
-        return (f"{kernel} touches an address that belongs to no array of this launch.",
-                "Usual cause: a pointer that was never set, or an index that is garbage, such as an "
-                "unsigned one that went below 0." + ADDRESSES * self._takes_addresses())
+                reason = "shared array" if self.memory.bytes else "no shared array"
+            elif e.offset < 0:
+                reason = "before array"
+        elif reason == "index" and e.offset >= 1 << 31:
+            reason = "wrapped index"
+        return self.said(reason, side="before its start" if e.offset < 0 else "past its end",
+                         local=self._local, addresses=lambda: ADDRESSES * self._takes_addresses())
+
+    def _local(self) -> str:
+        kind = re.sub(r".*\(aka '(.*)'\)", r"\1", self.detail).strip("'")     # a typedef, as clang spells it
+        return f"{self._local_name()}, whose type is {kind}"
 
     def _takes_addresses(self) -> bool:
         """Whether the launch was given 64-bit integers, in an array or as a value of an address' size."""
@@ -98,72 +52,34 @@ class MemoryErrors(Facts):
         return found.group(1) if found else "an array"
 
     def _misaligned(self):
-        e, kernel = self.e, self.result.kernel
-        whole, rest = divmod(e.size, self.memory.itemsize if self.memory and self.memory.itemsize else 1)
-        of = f"{e.size} bytes" if rest or whole < 2 else f"{whole} elements"
-        return (f"{kernel} {self._verb()} {e.size} bytes at {self._element()}, whose address is not a "
-                f"multiple of {e.size}.", "Usual cause: a cast to a vector type (float4 needs addresses "
-                "that are multiples of 16) where the row length or the start is not a multiple of "
-                f"{of}.")
-
-    def _overlap(self):
-        return (f"in {self.result.kernel}, {self.detail} are one memory, as all extern __shared__ arrays of a "
-                "kernel are.", "For two arrays, add to the first one's address what it takes.")
+        size = self.e.size
+        whole, rest = divmod(size, self.memory.itemsize if self.memory and self.memory.itemsize else 1)
+        return self.said(bytes=size, step=f"{size} bytes" if rest or whole < 2 else f"{whole} elements")
 
     def _race(self):
-        e, kernel = self.e, self.result.kernel
-        if self.reason == "copy in flight":
-            return (f"{kernel} {self._verb()} {self._element()} while an asynchronous copy into it is not "
-                    "finished.", "Usual cause: nothing waits for the copy before its use: __pipeline_wait_prior, "
-                    "cp.async.wait_group, the phase of its mbarrier, a pipeline's consumer_wait, or wait() of "
-                    "cooperative groups.")
-        if self.reason == "same value":
-            return (f"{kernel}: two threads write the same value to {self._element()}, with no barrier in "
-                    "between. The result does not depend on their order.", "")
-        if self.reason == "scope":
-            return (f"in {kernel}, two blocks update {self._element()} atomically, and one of them by an "
-                    "operation of its block's scope, which is atomic among the threads of that block only.",
-                    "Usual cause: atomicAdd_block() (in PTX .cta) on what blocks share; use atomicAdd().")
-        if self.reason == "not constant":
-            return (f"{kernel} reads {self._element()} by __ldg (ld.global.nc), and this launch has written it: "
-                    "what comes back may be the value from before.",
-                    "Usual cause: __ldg on an array that the kernel changes too; read it plainly.")
+        actions = self.e.who.action, self.e.other.action
         pair = {(0, 1): "is read by one thread and written by another",
                 (1, 0): "is written by one thread and read by another",
-                (1, 1): "is written by two threads"}.get((e.who.action, e.other.action),
-                                                         "is updated atomically by one thread and touched "
-                                                         "plainly by another")
+                (1, 1): "is written by two threads"}.get(
+            actions, "is updated atomically by one thread and touched plainly by another")
         one_warp = math.prod(self.result.block) <= 32
         apart = ("in two blocks, which nothing orders" if self.reason == "between blocks" else
                  f"with no {'__syncwarp' if one_warp else '__syncthreads'}() in between")
-        return (f"in {kernel}, {self._element()} {pair}, {apart}{self._position()}.",
-                "Usual cause: " + self._cause_of_race(one_warp))
+        return self.said(pair=pair, apart=apart, cause=self._cause_of_race(actions == (1, 1), one_warp))
 
-    def _cause_of_race(self, one_warp: bool) -> str:
-        e = self.e
-        text = self.result.text(self.place)
-        if self.place == self.other_place and UPDATE.search(text) and not FROM_ANOTHER.search(text):
-            return ("several threads update one element, and `x[i] += v` is a read and a write. Use "
-                    "atomicAdd, or give each element to one thread.")
-        both_write = (e.who.action, e.other.action) == (1, 1)
-        if self.reason == "between blocks":
-            return ("an index that leaves out which block this is. Where both are meant to add to one element: "
-                    "atomicAdd." if both_write else "a block that relies on another's result. Use a second launch."
-                    + FENCED)
+    def _cause_of_race(self, both_write: bool, one_warp: bool) -> str:
+        causes, text = WORDS["causes of a race"], self.result.text(self.place)
         on_global = self.memory is not None and self.memory.space == "global"
+        if self.place == self.other_place and UPDATE.search(text) and not FROM_ANOTHER.search(text):
+            return causes["update"]
+        if self.reason == "between blocks":
+            return causes["blocks write" if both_write else "between blocks"]
         if both_write and on_global:
-            return "an index that gives two threads the same output element."
+            return causes["same output"]
         if one_warp:
-            return ("code that trusts a warp to run in step. Since Volta it does not: put __syncwarp() "
-                    "between the write and the read (a shuffle orders no memory).")
-        cause = ("a kernel that works in place: write to another array, or put a __syncthreads() or a second "
-                 "launch between the reads and the writes." if on_global else
-                 "a missing __syncthreads() between filling shared memory and using it, or before it is "
-                 "filled again.")
-        if self.reason == "inside a warp":
-            cause += (" These two threads are of one warp. Since Volta (2017) the threads of a warp need not "
-                      "run in step, so they need a barrier too.")
-        return cause
+            return causes["one warp"]
+        inside = " " + causes["inside a warp"] if self.reason == "inside a warp" else ""
+        return causes["in place" if on_global else "shared"] + inside
 
     def _uninitialized(self):
         kernel = self.result.kernel
