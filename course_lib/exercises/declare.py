@@ -28,11 +28,15 @@ class NoChapter(PlainError, ValueError):
 declared: dict[str, Exercise] = {}
 
 
-def exercise(*, id: str, kind: str, card: str, stub: str | None = None, solution: str | None = None,
-             name: str | None = None, cases=None, compare=None, call=None, answer: Any = MISSING,
-             tolerance: float = 0.0, rtol: float = 0.0, options: dict[str, str] | None = None,
-             **rest) -> Exercise:
+def exercise(*, id: str, **told) -> Exercise:
     """Declare an exercise; the package's docstring explains every argument."""
+    return register(_exercise(**_said(id) | told), sys._getframe(1).f_globals.get("__name__", ""))
+
+
+def _exercise(*, id: str, kind: str, card: str, stub: str | None = None, solution: str | None = None,
+              name: str | None = None, cases=None, compare=None, call=None, answer: Any = MISSING,
+              tolerance: float = 0.0, rtol: float = 0.0, options: dict[str, str] | None = None,
+              **rest) -> Exercise:
     if kind not in KINDS:
         raise ValueError(f"exercise {id}: kind is {kind!r}; choose from {', '.join(KINDS)}")
     if kind in ("predict", "choose"):
@@ -54,18 +58,23 @@ def exercise(*, id: str, kind: str, card: str, stub: str | None = None, solution
         compare = compare or close()
     if callable(call):
         call = textwrap.dedent(inspect.getsource(call))
-    return register(Exercise(id=id, kind=kind, language="python", name=name, card=_card(card),
-                             stub=_whole(stub), solution_text=solution and _whole(solution), cases=cases,
-                             compare=compare, call=call, answer=answer, options=options, **rest))
+    return Exercise(id=id, kind=kind, language="python", name=name, card=_card(card), stub=_whole(stub),
+                    solution_text=solution and _whole(solution), cases=cases, compare=compare, call=call,
+                    answer=answer, options=options, **rest)
 
 
-def kernel_exercise(*, id: str, card: str, stub: str, solution: str, compare=None, kind: str = "write",
-                    limit: float = 20.0, **rest) -> Exercise:
+def kernel_exercise(*, id: str, **told) -> Exercise:
     """Declare an exercise whose answer is CUDA C++; the package's docstring explains every argument."""
+    return register(_kernel(**_said(id) | told), sys._getframe(1).f_globals.get("__name__", ""))
+
+
+def _kernel(*, id: str, card: str, stub: str, solution: str, start: str = "", frame: str = "@", compare=None,
+            kind: str = "write", limit: float = 20.0, **rest) -> Exercise:
     if kind not in ("write", "repair"):
         raise ValueError(f"exercise {id}: a kernel exercise is 'write' or 'repair', not {kind!r}")
-    return register(Exercise(id=id, kind=kind, language="cuda", card=_card(card), stub=_whole(stub),
-                             solution_text=_whole(solution), compare=compare or close(), limit=limit, **rest))
+    stub, solution = (_whole(start + frame.replace("@", text)) for text in (stub, solution))
+    return Exercise(id=id, kind=kind, language="cuda", card=_card(card), stub=stub, solution_text=solution,
+                    compare=compare or close(), limit=limit, **rest)
 
 
 def _card(text: str) -> str:
@@ -76,7 +85,7 @@ def _whole(text: str) -> str:
     return textwrap.dedent(text).strip("\n") + "\n"
 
 
-def register(made: Exercise) -> Exercise:
+def register(made: Exercise, module: str) -> Exercise:
     """Keep a declaration that is complete; raise ValueError for one that is not."""
     if not re.fullmatch(r"\d+\.\d+", made.id):
         raise ValueError(f"exercise {made.id!r}: an id is chapter.number, such as 3.2")
@@ -93,7 +102,7 @@ def register(made: Exercise) -> Exercise:
                 f"exercise {made.id}, misconception '{m.name}': give one of code=, body=, change=, value=")
         if m.value is MISSING:
             made.wrong_code(m)                                   # raises if the edit no longer applies
-    made.module = sys._getframe(2).f_globals.get("__name__", "")
+    made.module = module
     declared[made.id] = made
     return made
 
@@ -158,19 +167,32 @@ def load_chapter(word: str) -> list[Exercise]:
 
 
 @cache
-def questions(word: str) -> dict[str, dict[str, Any]]:
-    """{id: its declaration} of the exercises that are data, in chapters/<word>.toml: the answer is a number or letters."""
+def words(word: str) -> dict[str, dict[str, Any]]:
+    """{id: what chapters/<word>.toml says of it}: all that is not computed. Of a question, that is all."""
     path = Path(__file__).parent / "chapters" / f"{word}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
+def _said(id: str) -> dict[str, Any]:
+    """The arguments of a declaration that are data."""
+    try:
+        said = words(chapter_of(id)).get(id, {}) | {"id": id}
+    except KeyError:                                        # no id of this course
+        return {"id": id}
+    made: dict[str, Any] = {name: tuple(said[name]) for name in ("forbid", "mutates") if name in said}
+    if "misconceptions" in said:
+        made["misconceptions"] = [Misconception(**one) for one in said["misconceptions"]]
+    if "given" in said:
+        made["given"] = {name: importlib.import_module(name) for name in said["given"]}
+    return said | made
+
+
 @cache
 def _ask(word: str, module: str) -> None:
-    """Declare the chapter's questions, once."""
-    for id, said in questions(word).items():
-        wrong = [Misconception(**one) for one in said["misconceptions"]]
-        given = {name: importlib.import_module(name) for name in said.get("given", ())}
-        exercise(**said | {"id": id, "given": given, "misconceptions": wrong}).module = module
+    """Declare what is data alone, once: a question and its answer."""
+    for id, said in words(word).items():
+        if "answer" in said:
+            register(_exercise(**_said(id)), module)
 
 
 def load_file(path: Path) -> list[Exercise]:

@@ -8,6 +8,7 @@ numbers, among them the answers of *predict* exercises: a check that works witho
 """
 
 import inspect
+import sys
 import zlib
 from pathlib import Path
 from typing import Any, Callable
@@ -96,7 +97,7 @@ def open_sealed(path: Path, code: dict[str, dict[str, Any]]) -> None:
             made.traffic = _lookup(cases, data["traffic"], data["arguments"])
         if "stored" in data:
             made.stored = _lookup(cases, data["stored"], data["arguments"])
-        register(made)
+        register(made, sys._getframe(1).f_globals.get("__name__", ""))
 
 
 def _lookup(cases: list[Case], answers: list, names: list[str]) -> Callable:

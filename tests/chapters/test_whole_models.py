@@ -10,7 +10,6 @@ from safetensors.torch import load_file, save_file
 
 from course_lib import cuda
 from course_lib.exercises import find
-from course_lib.exercises.chapters import field_guide
 from course_lib.field_guide import BadCheckpoint, NotANumber, describe, open_model
 from course_lib.field_guide.whole.chat import Conversation, main as chat
 from course_lib.field_guide.whole.quantised import Quantised, dequantised, quantise
@@ -224,9 +223,9 @@ def test_texts_and_the_template_of_a_chat(speaker):
 def test_the_template_of_exercise_11_13_gives_what_its_solution_gives():
     render = {}
     exec(find("11.13").solution_text, render)
-    want = jinja2.Template(field_guide.TEMPLATE, trim_blocks=True, lstrip_blocks=True).render
-    cases = field_guide.template_cases(torch.Generator().manual_seed(3))
-    for messages, asked in (case.args for case in cases):
+    template = find("11.13").card.partition("```jinja\n")[2].partition("```")[0]
+    want = jinja2.Template(template, trim_blocks=True, lstrip_blocks=True).render
+    for messages, asked in (case.args for case in find("11.13").cases(torch.Generator().manual_seed(3))):
         assert render["render"](messages, asked) == want(messages=messages, add_generation_prompt=asked)
 
 

@@ -3,7 +3,7 @@ import ast
 import inspect
 from types import ModuleType
 
-from course_lib.exercises.declare import chapter_of, questions
+from course_lib.exercises.declare import chapter_of, words
 from course_lib.exercises.parts import Exercise
 
 
@@ -31,7 +31,7 @@ class Pieces:
 
     def checks(self, exercise: Exercise) -> str:
         """How its declaration says what is compared."""
-        asked = questions(chapter_of(exercise.id)).get(exercise.id, {})
+        asked = words(chapter_of(exercise.id)).get(exercise.id, {})
         said = {k.arg: k for k in self.declared.get(exercise.id, [])} | {
             name: ast.keyword(name, ast.Constant(value)) for name, value in asked.items()}
         if not said:
