@@ -6,7 +6,8 @@ sectors that its lanes touch. Shared memory has 32 banks of 4 bytes: a request n
 busiest bank has distinct words, 8-byte accesses going by half-warps and 16-byte accesses by quarter-warps, two
 of which go together in a load whose lanes share addresses in pairs (test_readings.py).
 Arrays begin on a multiple of 256 bytes. Every kernel here is launched with counts worked out in its comment; single
-accesses of banks and strides are held to a card's own counters in tests/tools/test_gpu_patterns.py.
+accesses of banks, strides, lanes that share and vectors are held to a card's own counters in
+tests/tools/test_gpu_patterns.py.
 """
 from dataclasses import dataclass
 from typing import Callable
@@ -22,11 +23,6 @@ __global__ void copy(const float* in, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = in[i];
 }
-__global__ void broadcast(const float* in, float* out) { out[threadIdx.x] = in[0]; }
-__global__ void copy4(const float* in, float* out, int n4) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n4) reinterpret_cast<float4*>(out)[i] = reinterpret_cast<const float4*>(in)[i];
-}
 __global__ void make4(float* out, float value) {
     reinterpret_cast<float4*>(out)[threadIdx.x] = make_float4(value, value, value, value);
 }
@@ -34,7 +30,6 @@ __device__ float total(float4 v) { return v.x + v.y + v.z + v.w; }
 __global__ void pass4(const float* in, float* out) {
     out[threadIdx.x] = total(reinterpret_cast<const float4*>(in)[threadIdx.x]);
 }
-__global__ void copy2(const float2* in, float2* out) { out[threadIdx.x] = in[threadIdx.x]; }
 __global__ void one_field(const float* in, float* out) {
     out[threadIdx.x] = reinterpret_cast<const float4*>(in)[threadIdx.x].y;
 }
@@ -44,25 +39,15 @@ __global__ void half_pairs(const half2* in, half2* out) {
 }
 __global__ void half_to_float(const half* in, float* out) { out[threadIdx.x] = __half2float(in[threadIdx.x]); }
 __global__ void doubles(const double* in, double* out) { out[threadIdx.x] = in[threadIdx.x]; }
-__global__ void bytes(const unsigned char* in, unsigned char* out) { out[threadIdx.x] = in[threadIdx.x]; }
 __global__ void by_column(const float* a, float* out, int n) {
     float sum = 0;
     for (int k = 0; k < n; ++k) sum += a[threadIdx.x * n + k];
     out[threadIdx.x] = sum;
 }
-__global__ void pitch33(const float* a, float* out) {
-    float sum = 0;
-    for (int row = 0; row < 32; ++row) sum += a[row * 33 + threadIdx.x];
-    out[threadIdx.x] = sum;
-}
-__global__ void gather(const float* in, const int* index, float* out) {
-    out[threadIdx.x] = in[index[threadIdx.x]];
-}
 __global__ void square_block(const float* a, float* out) {
     int x = threadIdx.x, y = threadIdx.y;
     out[y * 64 + x] = a[y * 64 + x];
 }
-__global__ void in_place(float* x) { x[threadIdx.x] += 1.0f; }
 
 __global__ void two_arms(const float* a, const float* b, float* out) {
     int i = threadIdx.x;
@@ -203,33 +188,15 @@ COUNTS = [
     Count("copy_from_an_offset_of_one_element", "copy", 4, 256,
           lambda: (ramp(1025)[1:], torch.zeros(1024), 1024), load=(32, 32 * 5, 4096, 129),
           store=(32, 32 * 4, 4096, 128)),
-    # All 64 threads ask for the same 4 bytes: 2 requests of one sector, 256 bytes asked, one sector in all.
-    Count("broadcast", "broadcast", 1, 64, lambda: (ramp(8), torch.zeros(64)), load=(2, 2, 256, 1)),
     # Thread j walks row j of a 64 x 64 matrix: neighbouring lanes are 256 bytes apart, 32 sectors per
     # request. 2 warps x 64 steps. Each of the 512 sectors of the matrix moves 8 times.
     Count("rows_by_thread_are_columns_by_warp", "by_column", 1, 64, lambda: (ramp(4096), torch.zeros(64), 64),
           load=(128, 128 * 32, 4 * 4096, 512)),
-    # Row r starts at byte 132 r. 132 r is a multiple of 32 for r = 0, 8, 16, 24: 4 sectors; otherwise
-    # 5. Together: the bytes 0 to 31 * 132 + 128 = 4220, 132 sectors, every one of them touched.
-    Count("rows_of_33_floats", "pitch33", 1, 32, lambda: (ramp(33 * 32), torch.zeros(32)),
-          load=(32, 4 * 4 + 28 * 5, 32 * 128, 132)),
-    # Lane i reads element 64 * i: 32 lanes, 32 sectors; the indices cost 4.
-    Count("gather_of_scattered_elements", "gather", 1, 32,
-          lambda index=(torch.arange(32) * 64).int(): (ramp(2048), index, torch.zeros(32)),
-          load=(2, 36, 256, 36)),
     # A warp is 4 rows of 8 lanes; a row of 8 floats is one sector. 2 warps.
     Count("a_block_of_8_by_8_reads_four_rows_a_warp", "square_block", 1, (8, 8),
           lambda: (ramp(64 * 8), torch.zeros(64 * 8)), load=(2, 8, 256, 8), store=(2, 8, 256, 8)),
-    Count("in_place_reads_and_writes", "in_place", 1, 32, lambda: (ramp(32),), load=(1, 4, 128, 4),
-          store=(1, 4, 128, 4)),
-    # 16 bytes per lane: one request asks for 512 bytes, 16 sectors. 256 vectors are 8 warps.
-    Count("float4_copy", "copy4", 1, 256, lambda: (ramp(1024), torch.zeros(1024), 256),
-          load=(8, 8 * 16, 4096, 128), store=(8, 8 * 16, 4096, 128)),
     Count("float4_handed_to_a_function_is_one_load", "pass4", 1, 32, lambda: (ramp(128), torch.zeros(32)),
           load=(1, 16, 512, 16), store=(1, 4, 128)),
-    # 8 bytes per lane: 256 bytes, 8 sectors.
-    Count("float2_copy", "copy2", 1, 32, lambda: (ramp(64).reshape(32, 2), torch.zeros(32, 2)),
-          load=(1, 8, 256), store=(1, 8, 256)),
     # Lane i reads bytes 16 i + 4 to 16 i + 8: two lanes share a sector, 16 sectors for 128 bytes asked.
     Count("one_field_of_a_vector_is_four_bytes_a_lane", "one_field", 1, 32,
           lambda: (ramp(128), torch.zeros(32)), load=(1, 16, 128, 16)),
@@ -243,8 +210,6 @@ COUNTS = [
           load=(1, 2, 64), store=(1, 4, 128)),
     Count("doubles", "doubles", 1, 32, lambda: (ramp(32).double(), torch.zeros(32).double()),
           load=(1, 8, 256), store=(1, 8, 256)),
-    Count("bytes", "bytes", 1, 32, lambda: (torch.arange(32).byte(), torch.zeros(32).byte()), load=(1, 1, 32),
-          store=(1, 1, 32)),
     # Odd lanes read a, even lanes b: two requests of 16 lanes. Every second float still touches all 4
     # sectors. After the arms the warp is whole again: one store.
     Count("two_arms", "two_arms", 1, 32, lambda: (ramp(32), ramp(32), torch.zeros(32)), load=(2, 8, 128, 8),
