@@ -2,9 +2,9 @@
 // them on a GPU, and time is not measured here.
 #pragma once
 
-#define LAPTOP_MATH1(name, T, expression) LAPTOP_FN T name(T x) { return expression; }
-#define LAPTOP_MATH2(name, T, expression) LAPTOP_FN T name(T x, T y) { return expression; }
-#define LAPTOP_MATH3(name, T, expression) LAPTOP_FN T name(T x, T y, T z) { return expression; }
+#define LAPTOP_MATH1(name, T, expression, ...) LAPTOP_FN T name(T x) { return expression; }
+#define LAPTOP_MATH2(name, T, expression, ...) LAPTOP_FN T name(T x, T y) { return expression; }
+#define LAPTOP_MATH3(name, T, expression, ...) LAPTOP_FN T name(T x, T y, T z) { return expression; }
 
 LAPTOP_MATH1(__expf, float, expf(x)) LAPTOP_MATH1(__exp10f, float, powf(10.f, x))
 LAPTOP_MATH1(__logf, float, logf(x)) LAPTOP_MATH1(__log2f, float, log2f(x))
@@ -77,23 +77,23 @@ LAPTOP_MATH1(normcdf, double, 0.5 * erfc(-x * 0.70710678118654752440))
 LAPTOP_MATH1(exp10f, float, powf(10.f, x))
 #endif
 
-#define LAPTOP_ROUNDED(suffix)                               \
-    LAPTOP_MATH2(__fadd_##suffix, float, x + y)              \
-    LAPTOP_MATH2(__fsub_##suffix, float, x - y)              \
-    LAPTOP_MATH2(__fmul_##suffix, float, x * y)              \
-    LAPTOP_MATH2(__fdiv_##suffix, float, x / y)              \
-    LAPTOP_MATH3(__fmaf_##suffix, float, fmaf(x, y, z))      \
-    LAPTOP_MATH1(__frcp_##suffix, float, 1.f / x)            \
-    LAPTOP_MATH1(__fsqrt_##suffix, float, sqrtf(x))          \
-    LAPTOP_MATH2(__dadd_##suffix, double, x + y)             \
-    LAPTOP_MATH2(__dmul_##suffix, double, x * y)             \
-    LAPTOP_MATH2(__dsub_##suffix, double, x - y)             \
-    LAPTOP_MATH2(__ddiv_##suffix, double, x / y)             \
-    LAPTOP_MATH1(__drcp_##suffix, double, 1. / x)            \
-    LAPTOP_MATH3(__fma_##suffix, double, fma(x, y, z))       \
-    LAPTOP_MATH1(__dsqrt_##suffix, double, sqrt(x))
-LAPTOP_ROUNDED(rn)
-#undef LAPTOP_ROUNDED
+// What is rounded to the nearest, and in directed_rounding.h in the other directions.
+#define LAPTOP_ROUNDED(suffix, ONE, TWO, THREE, direction)       \
+    TWO(__fadd_##suffix, float, x + y, direction)                \
+    TWO(__fsub_##suffix, float, x - y, direction)                \
+    TWO(__fmul_##suffix, float, x * y, direction)                \
+    TWO(__fdiv_##suffix, float, x / y, direction)                \
+    THREE(__fmaf_##suffix, float, fmaf(x, y, z), direction)      \
+    ONE(__frcp_##suffix, float, 1.f / x, direction)              \
+    ONE(__fsqrt_##suffix, float, sqrtf(x), direction)            \
+    TWO(__dadd_##suffix, double, x + y, direction)               \
+    TWO(__dmul_##suffix, double, x * y, direction)               \
+    TWO(__dsub_##suffix, double, x - y, direction)               \
+    TWO(__ddiv_##suffix, double, x / y, direction)               \
+    ONE(__drcp_##suffix, double, 1. / x, direction)              \
+    THREE(__fma_##suffix, double, fma(x, y, z), direction)       \
+    ONE(__dsqrt_##suffix, double, sqrt(x), direction)
+LAPTOP_ROUNDED(rn, LAPTOP_MATH1, LAPTOP_MATH2, LAPTOP_MATH3, )
 LAPTOP_MATH1(__frsqrt_rn, float, (float)(1. / sqrt((double)x)))      // right for every float: all were compared
 #include "directed_rounding.h"
 

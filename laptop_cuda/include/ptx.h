@@ -55,16 +55,17 @@ template <class T> struct arithmetic {
     LAPTOP_QUIET static T abs(T a) { return a < 0 ? neg(a) : a; }
     LAPTOP_QUIET static T neg(T a) { return T(U(0) - U(a)); }
 };
-// Of zeros the one with a sign is less. A float's least, largest and absolute value are found exactly in double.
+// Of zeros the one with a sign is less. A number's least, largest and absolute value are found exactly in double, and
+// small ones are added and multiplied in float (+a is a float then), with one rounding more.
 template <class T> struct of_real {
-    LAPTOP_QUIET static T add(T a, T b) { return a + b; }
-    LAPTOP_QUIET static T sub(T a, T b) { return a - b; }
-    LAPTOP_QUIET static T mul(T a, T b) { return a * b; }
-    LAPTOP_QUIET static T div(T a, T b) { return a / b; }
-    LAPTOP_QUIET static T min(T a, T b) { return a == b ? (__builtin_signbit(a) ? a : b) : T(__builtin_fmin(a, b)); }
-    LAPTOP_QUIET static T max(T a, T b) { return a == b ? (__builtin_signbit(a) ? b : a) : T(__builtin_fmax(a, b)); }
-    LAPTOP_QUIET static T abs(T a) { return T(__builtin_fabs(a)); }
-    LAPTOP_QUIET static T neg(T a) { return -a; }
+    LAPTOP_QUIET static T add(T a, T b) { return T(a + b); }
+    LAPTOP_QUIET static T sub(T a, T b) { return T(a - b); }
+    LAPTOP_QUIET static T mul(T a, T b) { return T(a * b); }
+    LAPTOP_QUIET static T div(T a, T b) { return T(a / b); }
+    LAPTOP_QUIET static T min(T a, T b) { return +a == +b ? (__builtin_signbit(+a) ? a : b) : T(__builtin_fmin(+a, +b)); }
+    LAPTOP_QUIET static T max(T a, T b) { return +a == +b ? (__builtin_signbit(+a) ? b : a) : T(__builtin_fmax(+a, +b)); }
+    LAPTOP_QUIET static T abs(T a) { return T(__builtin_fabs(+a)); }
+    LAPTOP_QUIET static T neg(T a) { return T(-a); }
 };
 template <> struct arithmetic<double> : of_real<double> {
     LAPTOP_QUIET static double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
@@ -72,21 +73,12 @@ template <> struct arithmetic<double> : of_real<double> {
 template <> struct arithmetic<float> : of_real<float> {
     LAPTOP_QUIET static float fma(float a, float b, float c) { return fmaf(a, b, c); }
 };
-template <class Format> struct arithmetic<small<Format>> {
-    typedef small<Format> T;
-    LAPTOP_QUIET static T add(T a, T b) { return T(float(a) + float(b)); }
-    LAPTOP_QUIET static T sub(T a, T b) { return T(float(a) - float(b)); }
-    LAPTOP_QUIET static T mul(T a, T b) { return T(float(a) * float(b)); }
-    LAPTOP_QUIET static T div(T a, T b) { return T(float(a) / float(b)); }
-    LAPTOP_QUIET static T fma(T a, T b, T c) {
-        T made;
+template <class Format> struct arithmetic<small<Format>> : of_real<small<Format>> {
+    LAPTOP_QUIET static small<Format> fma(small<Format> a, small<Format> b, small<Format> c) {
+        small<Format> made;
         made.bits = laptop::fused_multiply_add<Format>(a, b, c);
         return made;
     }
-    LAPTOP_QUIET static T min(T a, T b) { return T(arithmetic<float>::min(a, b)); }
-    LAPTOP_QUIET static T max(T a, T b) { return T(arithmetic<float>::max(a, b)); }
-    LAPTOP_QUIET static T abs(T a) { return T(__builtin_fabsf(a)); }
-    LAPTOP_QUIET static T neg(T a) { return T(-float(a)); }
 };
 template <class E> struct arithmetic<pair<E>> {
     typedef pair<E> T;
