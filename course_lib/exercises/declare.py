@@ -189,10 +189,12 @@ def _said(id: str) -> dict[str, Any]:
 
 @cache
 def _ask(word: str, module: str) -> None:
-    """Declare what is data alone, once: a question and its answer."""
+    """Declare what is data alone, once: a question and its answer. Everything else is declared by now."""
     for id, said in words(word).items():
         if "answer" in said:
             register(_exercise(**_said(id)), module)
+        elif id not in declared:
+            raise ValueError(f"exercise {id}: {word}.toml describes it, and {word}.py does not declare it")
 
 
 def load_file(path: Path) -> list[Exercise]:

@@ -18,7 +18,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from course_lib.exercises import CHAPTERS, Case, Misconception, all_exercises, cells, close, exercise, find
 from course_lib.exercises.judging import judge as core
 from course_lib.exercises.running import kernel_runner, runner
-from course_lib.exercises import marks, student
+from course_lib.exercises import declare, marks, student
 from course_lib.exercises.declare import KINDS, declared, load_chapter
 from course_lib.exercises.parts import MISSING
 from course_lib.exercises.notebook import card, check_line
@@ -237,6 +237,12 @@ def test_declaration_is_whole(each):
     lines = [line.strip() for line in ex.solution.splitlines()
              if len(line.strip()) > 24 and line not in ex.stub]
     assert not any(line in text.split("<details>")[0] for line in lines), "the card gives the solution away"
+
+
+def test_what_a_chapters_data_describes_and_no_module_declares_is_refused(monkeypatch):
+    monkeypatch.setattr(declare, "words", lambda word: {"0.98": {"title": "Without cases", "kind": "write"}})
+    with pytest.raises(ValueError, match="0.98: start_here.toml describes it, and start_here.py does not declare it"):
+        declare._ask.__wrapped__("start_here", "course_lib.exercises.chapters.start_here")
 
 
 def test_cases_are_the_same_for_a_seed_and_others_for_another(each):
