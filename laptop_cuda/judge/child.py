@@ -1,7 +1,5 @@
 """The process that a submission is judged in: each case runs checked and counted, and is compared here."""
 import ctypes
-import json
-import os
 import random
 import re
 import traceback
@@ -11,7 +9,7 @@ import numpy as np
 
 from ..arguments import arrays
 from ..arguments import ArgumentError, _value, parse_parameters
-from ..programs.child import Child, job
+from ..programs.child import Child, main
 from .case import Case, JudgeError, clone, contiguous, numbers
 from .kernelbot import KernelBot
 from .leetgpu import LeetGPU
@@ -28,9 +26,6 @@ class Judge(Child):
         self.library.laptop_judge_wrote.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         self.library.laptop_judge_free.argtypes = [ctypes.c_void_p]
         self.parameters = parse_parameters(job["names"], self.library.laptop_judge_types().decode())
-
-    def tell(self, **row) -> None:
-        os.write(self.report, (json.dumps(row) + "\n").encode())
 
     def run(self) -> int:
         try:
@@ -186,10 +181,5 @@ def _shown(value) -> str:
     return f"{value:g}" if isinstance(value, (np.floating, np.complexfloating)) else str(value)
 
 
-def main() -> None:
-    status = Judge(job()).run()
-    ctypes.CDLL(None).exit(status)
-
-
 if __name__ == "__main__":
-    main()
+    main(Judge)

@@ -167,12 +167,11 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
     finally:
         rows.thread.join(rows.patience)
     refused = crashes.refused(program.library, program.files, rows.refused)
-    if late and last != timeout:
-        return Ran(0, out or "", err or "", rows.launches, f"stopped at the limit of {limit:g} seconds", True,
-                   rows.host, refused)
     if late:
-        return Ran(124, out or "", err or "", rows.launches, f"stopped after {timeout:g} seconds", True,
-                   rows.host, refused)
+        by_limit = last != timeout
+        how = f"stopped at the limit of {limit:g} seconds" if by_limit else f"stopped after {timeout:g} seconds"
+        status = 0 if by_limit else 124
+        return Ran(status, out or "", err or "", rows.launches, how, True, rows.host, refused)
     crash, status = "", process.returncode
     if rows.fault:                       # a checked run may have told before that it would crash there
         found = crashes.host_access(program.library, program.files, rows.fault)

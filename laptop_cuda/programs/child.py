@@ -59,6 +59,9 @@ class Child:
         self.look = ctypes.CFUNCTYPE(None, ctypes.POINTER(CLaunch))(self.before_launch)
         self.told = set()                # lines of host code that touched device memory
 
+    def tell(self, **row) -> None:
+        os.write(self.report, (json.dumps(row) + "\n").encode())
+
     def after_launch(self, c_launch, c_result) -> dict | None:
         """Passes on what happened, but of a line of host code only its first access to device memory."""
         row = self.row(c_launch, c_result)
@@ -70,7 +73,7 @@ class Child:
             if place in self.told or is_for_device(self.job["files"].get(place.file, ""), place.line):
                 return None
             self.told.add(place)
-        os.write(self.report, (json.dumps(row) + "\n").encode())
+        self.tell(**row)
         if stopped:
             ctypes.CDLL(None).fflush(None)
             os._exit(0)
@@ -141,22 +144,16 @@ class Child:
         return library.laptop_main(len(words), strings(words), strings(environment))
 
 
-def job() -> dict:
-    """What the parent wrote into the file whose descriptor is our argument: stdin is the program's."""
-    with os.fdopen(int(sys.argv[1]), "rb") as told:
-        return json.load(told)
+def main(kind: type = Child) -> None:
+    """Runs a job, which the parent wrote into the file whose descriptor is our argument: stdin is the program's.
 
-
-def end_with_parent() -> None:
-    """Ctrl-C ends this process at once, and so does the end of the process that started it."""
+    Ctrl-C ends this process at once, and so does the end of the process that started it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)           # PR_SET_PDEATHSIG
-
-
-def main() -> None:
-    end_with_parent()
-    status = Child(job()).run()
+    with os.fdopen(int(sys.argv[1]), "rb") as told:
+        job = json.load(told)
+    status = kind(job).run()
     # C's own exit: its buffers are written, static objects destroyed
     ctypes.CDLL(None).exit(status)
 

@@ -4,7 +4,7 @@ import pickle
 from pathlib import Path
 
 from ..launch.library import Library, read_table
-from .child import Child, end_with_parent, job
+from .child import Child, main
 
 
 class HostCall(Child):
@@ -55,11 +55,5 @@ class HostCall(Child):
         return ctypes.c_void_p(value and memory[value[0]][0] + value[1])
 
 
-def main() -> None:
-    end_with_parent()
-    status = HostCall(job()).run()
-    ctypes.CDLL(None).exit(status)
-
-
 if __name__ == "__main__":
-    main()
+    main(HostCall)

@@ -542,34 +542,10 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
 
 void bulk_commit() { if (current) ++of(here()).threads[current->index].group; }
 
-// All but the last groups of this thread have been read, and written too unless `read` is all that is asked.
-void bulk_wait(uint32_t left, bool read) {
-    if (!current) return;
-    Asynchronous& a = of(here());
-    uint32_t group = a.threads[current->index].group;
-    Busy busy;
-    for (size_t i = 0; i < a.copies.size();) {
-        Copy& c = a.copies[i];
-        bool mine = !c.barrier && c.thread == current->index && c.group + left < group;
-        if (mine && read) {
-            c.hold();
-            no_longer_in_flight(here(), c.name, true);
-        }
-        if (!mine || read) {
-            ++i;
-            continue;
-        }
-        land(here(), c);
-        a.copies.erase(a.copies.begin() + i);
-    }
-    note(here(), current->index, LAPTOP_COPIES_WAITED, nullptr, group, LAPTOP_SITE);
-}
-
-// When nobody can go on, and at the end of a block.
-static void land_if(Block& b, bool (*wanted)(const Block&, const Copy&)) {
+template <class Wanted> static void land_if(Block& b, Wanted wanted) {
     Asynchronous& a = of(b);
     for (size_t i = 0; i < a.copies.size();) {
-        if (!wanted(b, a.copies[i])) {
+        if (!wanted(a.copies[i])) {
             ++i;
             continue;
         }
@@ -579,6 +555,20 @@ static void land_if(Block& b, bool (*wanted)(const Block&, const Copy&)) {
     }
 }
 
+// All but the last groups of this thread have been read, and written too unless `read` is all that is asked.
+void bulk_wait(uint32_t left, bool read) {
+    if (!current) return;
+    uint32_t group = of(here()).threads[current->index].group;
+    Busy busy;
+    land_if(here(), [&](Copy& c) {
+        bool mine = !c.barrier && c.thread == current->index && c.group + left < group;
+        if (mine && read) c.hold(), no_longer_in_flight(here(), c.name, true);
+        return mine && !read;
+    });
+    note(here(), current->index, LAPTOP_COPIES_WAITED, nullptr, group, LAPTOP_SITE);
+}
+
+// When nobody can go on, these land; at the end of a block all do.
 static bool is_awaited(const Block& b, const Copy& c) {
     return std::any_of(b.threads.begin(), b.threads.end(), [&](const Thread& t) {
         return t.state == State::PHASE && t.awaited == (const void*)c.barrier;
@@ -593,12 +583,12 @@ static bool deliver(Block& b, bool at_its_end) {
     size_t before = a.copies.size();
     if (at_its_end) {
         registers_of(b, true);
-        land_if(b, [](const Block&, const Copy&) { return true; });
+        land_if(b, [](const Copy&) { return true; });
         return false;
     }
-    land_if(b, is_awaited);
-    if (a.copies.size() < before) a.polls = 0;
+    land_if(b, [&](const Copy& c) { return is_awaited(b, c); });
     bool any = a.copies.size() < before;
+    if (any) a.polls = 0;
     for (Thread& t : b.threads) {        // those that only ask may ask again
         if (a.polls >= MOST_POLLS || t.state != State::PHASE || !a.threads[t.index].polls) continue;
         wake(&t);
