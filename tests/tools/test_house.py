@@ -1,4 +1,7 @@
 """The tree against the guides of the house: arrows, circles, sizes, the share of checks, the voice."""
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from course_lib.tools.lint import house, style, voice
@@ -65,3 +68,10 @@ def test_another_style_is_seen(text, said):
 
 def test_a_text_may_be_wide_and_hold_brackets():
     assert style.strange("t.py", f'x = """\n)\n{"wide " * 30}"""\n') == []
+
+
+def test_every_planted_fault_has_its_text_once():
+    root = Path(__file__).parents[2]
+    listed = tomllib.loads((root / "tests/faults.toml").read_text(encoding="utf-8"))
+    assert [fault["name"] for faults in listed.values() for fault in faults
+            if (root / fault["file"]).read_text(encoding="utf-8").count(fault["old"]) != 1] == []
