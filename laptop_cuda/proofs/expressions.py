@@ -1,0 +1,383 @@
+"""The value of an expression, and the accesses and side conditions that it brings."""
+import z3
+
+from .parse import NotLifted, constant, operator
+from .terms import STEP, THREAD, Poly
+from .values import (Array, Cell, Lost, Member, Opaque, Pointer, Struct, Variable, Whole, level_of, size_of, truth_number,
+                     width)
+
+CASTS = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR", "CXX_CONST_CAST_EXPR",
+         "CXX_FUNCTIONAL_CAST_EXPR")
+COMPARE = {"<": Poly.__lt__, "<=": Poly.__le__, ">": Poly.__gt__, ">=": Poly.__ge__, "==": Poly.__eq__, "!=": Poly.__ne__}
+
+
+def usual(a: int, b: int) -> int:
+    """The bits in which C computes with two types of whole numbers."""
+    a, b = (bits if abs(bits) >= 32 else 32 for bits in (a, b))
+    return min(a, b) if abs(a) == abs(b) else max(a, b, key=abs)
+
+
+def operands(cursor) -> list:
+    return [c for c in cursor.get_children() if c.kind.is_expression()]
+
+
+class Expressions:
+    """Part of Lift: `self.state`, `self.world`, `self.sure` (the solver), `self.note_access`, `self.demand`."""
+
+    def value(self, cursor):
+        method = getattr(self, "_" + cursor.kind.name.lower(), None)
+        if method is None:
+            raise NotLifted(f"{cursor.kind.name.lower().replace('_', ' ')}", cursor.location.line)
+        return method(cursor)
+
+    def place(self, cursor):
+        """What an expression names: a variable, a field, a cell of an array."""
+        kind, line = cursor.kind.name, cursor.location.line
+        if kind in ("PAREN_EXPR", "UNEXPOSED_EXPR", *CASTS) and operands(cursor):
+            return self.place(operands(cursor)[-1])
+        if kind == "DECL_REF_EXPR":
+            return self.named(cursor)
+        if kind == "MEMBER_REF_EXPR":
+            of, name = operands(cursor), cursor.spelling
+            arrow = of and of[0].type.get_canonical().kind.name == "POINTER"
+            owner = cursor.referenced.semantic_parent.type
+            base = (self.pointee(self.value(of[0]), line, owner) if arrow else self.place(of[0])) if of else self.this(line)
+            if isinstance(base, Cell):
+                return Cell(base.pointer, base.offset + owner.get_offset(name) // 8)
+            return Member(base, name)
+        if kind == "ARRAY_SUBSCRIPT_EXPR":
+            return self.element(cursor)
+        if kind == "UNARY_OPERATOR" and operator(cursor) == "*":
+            return self.pointee(self.value(operands(cursor)[0]), line, cursor.type)
+        if kind in ("UNARY_OPERATOR", "BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR") and operator(cursor)[-1] in "+-=":
+            self.value(cursor)
+            return self.place(operands(cursor)[0])
+        key = ("temporary", cursor.hash, cursor.location.offset, len(self.calls))
+        self.state.env[key] = self.value(cursor)
+        return Variable(key)
+
+    def pointee(self, pointer, line, type):
+        if not isinstance(pointer, Pointer):
+            raise NotLifted(pointer.why if isinstance(pointer, Lost) else "a pointer that is not followed", line)
+        array = pointer.array
+        if array.owner and pointer.at.constant == 0 and size_of(type, line) == array.size.constant:
+            return array.owner
+        return Cell(pointer)
+
+    def element(self, cursor) -> Cell:
+        base, index = operands(cursor)
+        if base.type.get_canonical().kind.name not in ("POINTER", "CONSTANTARRAY", "INCOMPLETEARRAY"):
+            base, index = index, base
+        pointer, line, at = self.value(base), cursor.location.line, self.value(index)
+        if not isinstance(at, Whole):
+            raise NotLifted("an index that is not followed", line)
+        at = at.of if abs(at.bits) == 64 else self.exact(at, line)
+        while base.kind.name in ("UNEXPOSED_EXPR", "PAREN_EXPR") and len(operands(base)) == 1:
+            base = operands(base)[0]
+        cell = self.pointee(pointer, line, cursor.type)
+        if cell is pointer.array.owner and at.constant == 0:
+            return cell
+        type = base.type.get_canonical()
+        inner = ((at, type.get_array_size()),) if type.kind.name == "CONSTANTARRAY" else ()
+        return Cell(Pointer(pointer.array, pointer.at + at * size_of(cursor.type, line), pointer.inner + inner))
+
+    def load(self, place, type, line):
+        if isinstance(place, Variable):
+            if place.key not in self.state.env:
+                self.state.env[place.key] = self.unknown(type, THREAD, "a variable without a value", line)
+            return self.state.env[place.key]
+        if isinstance(place, Member):
+            of = self.load(place.of, None, line)
+            known = of.fields.get(place.name) if isinstance(of, Struct) else None
+            return known if known is not None else self.unknown(type, level_of(self.world, of), "a value", line)
+        if type.get_canonical().kind.name in ("CONSTANTARRAY", "INCOMPLETEARRAY"):
+            return Pointer(place.pointer.array, place.pointer.at + place.offset, place.pointer.inner)
+        pointer, size = place.pointer, size_of(type, line)
+        at = pointer.at + place.offset
+        self.note_access("read", pointer, at, size, line)
+        if pointer.array.read_only:
+            named = f"read {pointer.array.name} {size} {type.get_canonical().spelling}"
+            return self.unknown(type, self.world.level(at), f"data of {pointer.array.name}", line, (named, (at,)))
+        return self.unknown(type, THREAD, f"data of {pointer.array.name}", line)
+
+    def store(self, place, value, type, line) -> None:
+        if isinstance(place, Variable):
+            self.state.env[place.key] = value
+        elif isinstance(place, Member):
+            of = self.load(place.of, None, line)
+            fields = of.fields if isinstance(of, Struct) else {}
+            self.store(place.of, Struct(fields | {place.name: value}), None, line)
+        else:
+            self.note_access("write", place.pointer, place.pointer.at + place.offset, size_of(type, line), line)
+            if place.pointer.array.owner:
+                self.store(place.pointer.array.owner, Lost("a variable that is written by its address"), None, line)
+
+    def unknown(self, type, level, why, line, function=None):
+        """A value of this type of which nothing is known."""
+        kind, bits = type.get_canonical().kind.name if type else "RECORD", type and width(type)
+        if self.turns:
+            level = max(level, STEP)
+        why = f"{why}, line {line}"
+        if bits:
+            made = self.world.new("any", level, lambda n: Whole(n, bits).fits(), why=why, function=function)
+            return Whole(made, bits)
+        if kind == "BOOL":
+            return self.world.truth(level, why, function)
+        return Lost(f"a pointer from memory: {why}") if kind == "POINTER" else Opaque(level)
+
+    def exact(self, x: Whole, line, bits=None) -> Poly:
+        """The number that the machine has, in `bits` if a conversion gives others."""
+        kind = Whole(x.of, bits or x.bits)
+        if x.of.constant is not None and kind.least <= x.of.constant < kind.end:
+            return x.of
+        if bits is None and x.bits > 0 or self.dry or self.sure(kind.fits()):
+            return x.of
+        self.demand("overflow", kind.fits() if kind.bits > 0 and x.bits > 0 else x.of < kind.end, line)
+        span = 2 ** abs(kind.bits)
+        return x.of - (x.of - kind.least) // span * span
+
+    def to_bits(self, x: Whole, bits: int, line) -> Whole:
+        wider = abs(bits) > abs(x.bits)
+        if bits < 0 or wider or bits == x.bits:
+            return Whole(self.exact(x, line) if wider else x.of, bits)
+        return Whole(self.exact(x, line, bits), bits)
+
+    def convert(self, value, type, line):
+        kind, bits = type.get_canonical().kind.name, width(type)
+        if bits and isinstance(value, Whole):
+            return self.to_bits(value, bits, line)
+        if bits and isinstance(value, z3.BoolRef):
+            return Whole(truth_number(self.world, value), bits)
+        if bits:
+            level = THREAD if isinstance(value, (Pointer, Lost)) else level_of(self.world, value)
+            return self.unknown(type, level, "a number that is computed from others than whole ones", line)
+        if kind == "BOOL":
+            return self.condition_of(value, line)
+        return Opaque(level_of(self.world, value)) if kind in ("FLOAT", "DOUBLE", "LONGDOUBLE", "HALF") else value
+
+    def condition_of(self, value, line):
+        if isinstance(value, z3.BoolRef):
+            return value
+        if isinstance(value, Whole):
+            return self.exact(value, line) != 0
+        level = level_of(self.world, value) if not isinstance(value, Pointer) else 0
+        return self.opaque_condition(level, line)
+
+    def opaque_condition(self, level, line):
+        level = max(level, STEP) if self.turns else level
+        return self.world.truth(level, f"a condition on data, line {line}", (f"at {self.where(line)}", tuple(self.turns)))
+
+    def arithmetic(self, how, a, b, type, line, bits=None):
+        if isinstance(a, (Pointer, Lost)) or isinstance(b, (Pointer, Lost)):
+            return self.pointer_arithmetic(how, a, b, type, line)
+        bits = bits or width(type)
+        if not bits or not isinstance(a, Whole) or not isinstance(b, Whole):
+            if bits:
+                return self.unknown(type, level_of(self.world, a, b), "a number that is not followed", line)
+            return Opaque(level_of(self.world, a, b))
+        if how in "+-*":
+            made = Whole({"+": a.of + b.of, "-": a.of - b.of, "*": a.of * b.of}[how], bits)
+            if bits > 0:
+                self.demand("overflow", made.fits(), line)
+            return made
+        x, y = self.exact(a, line), self.exact(b, line)
+        if how in "/%":
+            return Whole(self.divided(how, x, y, bits, line), bits)
+        shift = y.constant
+        if how == "<<" and shift is not None and 0 <= shift < abs(bits):
+            return self.arithmetic("*", a, Whole(Poly(2 ** shift), bits), type, line)
+        if how == ">>" and shift is not None and 0 <= shift < abs(bits):
+            return Whole(x // Poly(2 ** shift), bits)
+        mask = y.constant if y.constant is not None else -1
+        if how == "&" and mask >= 0 and mask & (mask + 1) == 0:
+            return Whole(x % Poly(mask + 1), bits)
+        return self.bitwise(how, x, y, bits, line)
+
+    def bitwise(self, how, x, y, bits, line):
+        """Bounds alone; the same operands give the same result, and of `^` one of them and the result the other."""
+        both = z3.And(x >= 0, y >= 0)
+        facts = {"&": lambda n: z3.And(z3.Implies(x >= 0, z3.And(n >= 0, n <= x)), z3.Implies(y >= 0, z3.And(n >= 0, n <= y))),
+                 "|": lambda n: z3.Implies(both, z3.And(n >= x, n >= y, n <= x + y)),
+                 "^": lambda n: z3.Implies(both, z3.And(n >= 0, n <= x + y, n >= x - y, n >= y - x, *(
+                     z3.Implies(z3.And(x < 2 ** k, y < 2 ** k), n < 2 ** k) for k in range(1, 17)))),
+                 ">>": lambda n: z3.Implies(x >= 0, z3.And(n >= 0, n <= x))}
+        level = self.world.level(x, y)
+        return Whole(self.world.new("bits", level, facts.get(how, lambda n: z3.BoolVal(True)),
+                                    lambda n: Whole(n, bits).fits(), why=f"`{how}`, line {line}",
+                                    function=(f"{how} {bits}", (x, y))), bits)
+
+    def divided(self, how, x, y, bits, line) -> Poly:
+        """Rounded towards zero; a division by nothing is asked for like an overflow."""
+        if y.constant is None or y.constant == 0:
+            self.demand("overflow", y != 0, line)
+        if bits < 0 or self.dry or self.sure(z3.And(x >= 0, y > 0)):
+            quotient, rest = self.world.divide(x, y)
+        else:
+            size = self.world.divide(-x, y)[0]
+            quotient = self.world.one_of([([x >= 0, y > 0], self.world.divide(x, y)[0]), ([x < 0, y > 0], -size)])
+            rest = x - quotient * y
+        return quotient if how == "/" else rest
+
+    def pointer_arithmetic(self, how, a, b, type, line):
+        if isinstance(a, Pointer) and isinstance(b, Pointer) and how == "-" and a.array is b.array:
+            return self.unknown(type, level_of(self.world, a, b), "a difference of pointers", line)
+        pointer, count = (a, b) if isinstance(a, Pointer) else (b, a)
+        if not isinstance(pointer, Pointer) or not isinstance(count, Whole):
+            raise NotLifted("arithmetic on pointers", line)
+        by = count.of if abs(count.bits) == 64 else self.exact(count, line)
+        by = by * size_of(type.get_canonical().get_pointee(), line)
+        return Pointer(pointer.array, pointer.at - by if how == "-" else pointer.at + by)
+
+    def compare(self, how, a, b, line):
+        if isinstance(a, Whole) and isinstance(b, Whole):
+            return COMPARE[how](self.exact(a, line), self.exact(b, line))
+        if isinstance(a, Pointer) and isinstance(b, Pointer) and a.array is b.array:
+            return COMPARE[how](a.at, b.at)
+        if isinstance(a, z3.BoolRef) and isinstance(b, z3.BoolRef) and how in ("==", "!="):
+            return a == b if how == "==" else a != b
+        return self.opaque_condition(level_of(self.world, a, b), line)
+
+    # one method per kind of cursor
+
+    def _unexposed_expr(self, cursor):
+        inside = operands(cursor)
+        if len(inside) != 1:
+            known = constant(cursor)
+            if known is None:
+                raise NotLifted("an expression that libclang does not show", cursor.location.line)
+            return self.convert(Whole(Poly(known), 64), cursor.type, cursor.location.line)
+        here, there = cursor.type.get_canonical(), inside[0].type.get_canonical()
+        if there.kind.name in ("CONSTANTARRAY", "INCOMPLETEARRAY") and here.kind.name == "POINTER":
+            return self.load_array(inside[0])
+        return self.convert(self.value(inside[0]), cursor.type, cursor.location.line)
+
+    _paren_expr = _unexposed_expr
+
+    def load_array(self, cursor):
+        place = self.place(cursor)
+        found = self.load(place, cursor.type, cursor.location.line)
+        if not isinstance(found, Pointer):
+            raise NotLifted("an array inside a variable", cursor.location.line)
+        return found
+
+    def _cast(self, cursor):
+        line = cursor.location.line
+        if cursor.type.get_canonical().kind.name == "VOID":
+            self.value(operands(cursor)[-1])
+            return Opaque()
+        return self.convert(self.value(operands(cursor)[-1]), cursor.type, line)
+
+    _cstyle_cast_expr = _cxx_static_cast_expr = _cxx_reinterpret_cast_expr = _cxx_const_cast_expr = _cast
+    _cxx_functional_cast_expr = _cast
+
+    def _integer_literal(self, cursor):
+        known = constant(cursor)
+        if known is None:
+            raise NotLifted("a number that libclang does not give", cursor.location.line)
+        return Whole(Poly(known), width(cursor.type) or 32)
+
+    _character_literal = _cxx_unary_expr = _integer_literal
+
+    def _cxx_bool_literal_expr(self, cursor):
+        return z3.BoolVal(bool(constant(cursor)))
+
+    def _floating_literal(self, cursor):
+        return Opaque()
+
+    _cxx_null_ptr_literal_expr = _gnu_null_expr = _floating_literal
+
+    def _string_literal(self, cursor):
+        return Opaque()
+
+    def _decl_ref_expr(self, cursor):
+        for given in operands(cursor):               # an argument of a template
+            return self.convert(self.value(given), cursor.type, cursor.location.line)
+        if cursor.referenced.kind.name == "ENUM_CONSTANT_DECL":
+            return Whole(Poly(cursor.referenced.enum_value), 32)
+        return self.load(self.place(cursor), cursor.type, cursor.location.line)
+
+    def _member_ref_expr(self, cursor):
+        if cursor.referenced.kind.name == "VAR_DECL":
+            return self._integer_literal(cursor)
+        return self.load(self.place(cursor), cursor.type, cursor.location.line)
+
+    def _array_subscript_expr(self, cursor):
+        return self.load(self.place(cursor), cursor.type, cursor.location.line)
+
+    def _cxx_this_expr(self, cursor):
+        return self.this(cursor.location.line)
+
+    def _init_list_expr(self, cursor):
+        values, type = [self.value(c) for c in operands(cursor)], cursor.type.get_canonical()
+        if type.kind.name == "RECORD":
+            names = [f.spelling for f in type.get_fields()]
+            return Struct(dict(zip(names, values)))
+        return values[0] if len(values) == 1 and type.kind.name != "CONSTANTARRAY" else Opaque(level_of(self.world, *values))
+
+    def _conditional_operator(self, cursor):
+        test, yes, no = operands(cursor)
+        return self.branch(self.condition(test), lambda: self.value(yes), lambda: self.value(no))
+
+    def condition(self, cursor):
+        return self.condition_of(self.value(cursor), cursor.location.line)
+
+    def _unary_operator(self, cursor):
+        how, (of,), line = operator(cursor), operands(cursor), cursor.location.line
+        if how in ("x++", "x--", "++", "--"):
+            place = self.place(of)
+            before = self.load(place, of.type, line)
+            bits = width(of.type) or 64
+            after = self.arithmetic(how[-1], before, Whole(Poly(1), bits), of.type, line)
+            self.store(place, after, of.type, line)
+            return before if how[0] == "x" else after
+        if how == "&":
+            place = self.place(of)
+            if isinstance(place, Cell):
+                return Pointer(place.pointer.array, place.pointer.at + place.offset, place.pointer.inner)
+            return Pointer(Array("a variable", "local", Poly(size_of(of.type, line)), owner=place), Poly(0))
+        if how == "*":
+            return self.load(self.place(cursor), cursor.type, line)
+        value = self.value(of)
+        if how == "!":
+            return z3.Not(self.condition_of(value, line))
+        if how == "-" and isinstance(value, Whole):
+            return self.arithmetic("-", Whole(Poly(0), value.bits), value, cursor.type, line)
+        if how == "~" and isinstance(value, Whole):
+            return Whole(-value.of - 1, value.bits)
+        return value if how == "+" or isinstance(value, Opaque) else self.unknown(
+            cursor.type, level_of(self.world, value), f"`{how}`", line)
+
+    def _binary_operator(self, cursor):
+        how, (left, right), line = operator(cursor), operands(cursor), cursor.location.line
+        if how == "=":
+            value = self.value(right)
+            place = self.place(left)
+            self.store(place, value, left.type, line)
+            return value
+        if how in ("&&", "||"):
+            first, second = self.condition(left), []
+            if z3.is_true(first) or z3.is_false(first):
+                return first if z3.is_true(first) == (how == "||") else self.condition(right)
+            goes_on = first if how == "&&" else z3.Not(first)
+            self.branch(goes_on, lambda: second.append(self.condition(right)), lambda: None)
+            return (z3.And if how == "&&" else z3.Or)(first, *second)
+        a, b = self.value(left), self.value(right)
+        if how == ",":
+            return b
+        if how in COMPARE:
+            return self.compare(how, a, b, line)
+        return self.arithmetic(how, a, b, cursor.type, line)
+
+    def _compound_assignment_operator(self, cursor):
+        (left, right), line = operands(cursor), cursor.location.line
+        by, place = self.value(right), self.place(left)
+        old = self.load(place, left.type, line)
+        bits = [width(t) for t in (left.type, right.type)]
+        if not all(bits) or isinstance(old, Pointer):
+            made = self.arithmetic(operator(cursor)[:-1], old, by, left.type, line)
+        else:
+            wide = usual(*bits) if "<<" not in operator(cursor) and ">>" not in operator(cursor) else usual(bits[0], 32)
+            old, by = (self.to_bits(x, wide, line) if isinstance(x, Whole) else x for x in (old, by))
+            made = self.convert(self.arithmetic(operator(cursor)[:-1], old, by, None, line, wide), left.type, line)
+        self.store(place, made, left.type, line)
+        return made

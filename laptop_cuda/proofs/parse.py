@@ -1,0 +1,95 @@
+"""A kernel's syntax tree, by libclang: the source as it is, before stub.h, with templates instantiated."""
+import ctypes
+import functools
+import tempfile
+from pathlib import Path
+
+BINARY = ("", "", "", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|", "&&",
+          "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",")
+UNARY = ("", "x++", "x--", "++", "--", "&", "*", "+", "-", "~", "!")
+WIDTHS = {"SCHAR": 8, "CHAR_S": 8, "UCHAR": -8, "SHORT": 16, "USHORT": -16, "INT": 32, "UINT": -32, "LONG": 64, "ULONG": -64,
+          "LONGLONG": 64, "ULONGLONG": -64, "ENUM": 32}      # bits, negative where there is no sign
+HEADERS = """cuda_runtime.h cuda.h cuda_fp16.h cuda_bf16.h device_launch_parameters.h math.h cmath stdint.h cstdint stddef.h
+cstddef float.h cfloat limits.h climits stdio.h cstdio stdlib.h cstdlib assert.h cassert type_traits math_constants.h
+algorithm"""
+FLAGS = ("-x", "c++", "-std=c++17", "-nostdinc", "-target", "x86_64-linux-gnu", "-w", "-ferror-limit=1")
+
+
+class NotLifted(Exception):
+    """What the proof cannot follow, and where."""
+
+    def __init__(self, reason: str, line: int | None = None):
+        super().__init__(f"{reason}, line {line}" if line else reason)
+
+
+@functools.cache
+def library():
+    from clang import cindex
+
+    lib = cindex.conf.lib
+    for name, given, result in (("clang_EvalResult_getAsLongLong", ctypes.c_void_p, ctypes.c_longlong),
+                                ("clang_EvalResult_dispose", ctypes.c_void_p, None),
+                                ("clang_Cursor_Evaluate", cindex.Cursor, ctypes.c_void_p)):
+        function = getattr(lib, name)
+        function.argtypes, function.restype = [given], result
+    return cindex, lib
+
+
+def kernel(source: str, name: str, folder: Path | None, include=(), define=(), std="c++17"):
+    """The cursor of a kernel or of an instance, `name` as in "tile<64, 32>"."""
+    cindex, _ = library()
+    with tempfile.TemporaryDirectory() as empty:
+        for header in HEADERS.split():
+            (Path(empty) / header).touch()
+        path = str(Path(folder or empty) / "kernel.cu")
+        text = f"{source}\nstatic auto laptop_chosen = &{name};\n"
+        flags = [*FLAGS, f"-I{empty}", *(f"-I{where}" for where in include), *(f"-D{one}" for one in define), "-include",
+                 str(Path(__file__).parent / "stub.h")]
+        unit = cindex.Index.create().parse(path, flags, [(path, text)])
+    for said in unit.diagnostics:
+        if said.severity >= cindex.Diagnostic.Error:
+            raise NotLifted(f"the source cannot be read here: {said.spelling}", said.location.line)
+    chosen = next(c for c in unit.cursor.get_children() if c.spelling == "laptop_chosen")
+    found = next(c for c in chosen.walk_preorder() if c.kind.name == "DECL_REF_EXPR").referenced
+    found.unit = unit
+    return found
+
+
+def operator(cursor) -> str:
+    _, lib = library()
+    if cursor.kind.name == "UNARY_OPERATOR":
+        return UNARY[lib.clang_getCursorUnaryOperatorKind(cursor)]
+    return BINARY[lib.clang_getCursorBinaryOperatorKind(cursor)]
+
+
+def constant(cursor) -> int | None:
+    """The value of a constant expression of whole numbers."""
+    _, lib = library()
+    result = lib.clang_Cursor_Evaluate(cursor)
+    if not result:
+        return None
+    try:
+        if lib.clang_EvalResult_getKind(ctypes.c_void_p(result)) == 1:
+            return lib.clang_EvalResult_getAsLongLong(result)
+    finally:
+        lib.clang_EvalResult_dispose(result)
+
+
+def for_parts(cursor) -> list:
+    """[first, condition, step, body] of a `for`, None where there is none: told by the semicolons between them."""
+    cuts, depth = [], 0
+    for token in cursor.get_tokens():
+        depth += {"(": 1, ")": -1, "{": 1, "}": -1, "[": 1, "]": -1}.get(token.spelling, 0)
+        if token.spelling == ";" and depth == 1 or token.spelling == ")" and depth == 0:
+            cuts.append(token.extent.start.offset)
+        if len(cuts) == 3:
+            break
+    parts = [None] * 4
+    for child in cursor.get_children():
+        where = sum(child.extent.start.offset > cut for cut in cuts) if len(cuts) == 3 else 0
+        if parts[where] is not None:
+            raise NotLifted("a loop that a macro writes", cursor.location.line)
+        parts[where] = child
+    if parts[3] is None:
+        raise NotLifted("a loop that a macro writes", cursor.location.line)
+    return parts

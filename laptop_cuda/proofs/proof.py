@@ -1,0 +1,114 @@
+"""A proof: the question as sizes, grid, block and arrays; the answer as lines, and a counterexample to run."""
+import itertools
+import time
+from dataclasses import dataclass, field
+
+from ..arguments import ArgumentError
+
+MISSING = "a proof for every size needs two packages more: pip install 'course_lib[prove]', or z3-solver and libclang"
+MOST_BYTES = 2**28
+
+
+def prove(kernel, sizes: dict, grid, block, arrays: dict = {}, values: dict = {}, where=(), shared=0,
+          seconds: float = 10) -> "Proof":
+    """What holds of `kernel` for all sizes: {"n": (1, 2**30)}, or the set of values that one takes.
+
+    grid, block, the elements of an array, arguments (by default those called like a size) and conditions (`where`) are
+    numbers or texts in the sizes: "(n + 255) // 256", "m * k < 2**31". Distinct arrays are taken not to overlap."""
+    try:
+        import clang.cindex  # noqa: F401
+        import z3  # noqa: F401
+    except ImportError:
+        raise ArgumentError(MISSING) from None
+    asked = dict(sizes=sizes, grid=three(grid), block=three(block), arrays=arrays, values=values,
+                 where=[where] if isinstance(where, str) else list(where), shared=shared)
+    listed = [name for name, given in sizes.items() if isinstance(given, (set, frozenset))]
+    began, findings = time.process_time(), None
+    for chosen in itertools.product(*(sorted(sizes[name]) for name in listed)):
+        fixed = {name: (value, value) for name, value in zip(listed, chosen)}
+        found = attempt(kernel, asked | {"sizes": sizes | fixed}, seconds)
+        findings = found if findings is None else [worse(a, b) for a, b in zip(findings, found)]
+    return Proof(kernel, asked, findings, time.process_time() - began)
+
+
+def worse(a, b):
+    order = "fails", "not decided", "not proved", "proved"
+    return b if order.index(b.verdict) < order.index(a.verdict) else a
+
+
+def three(given) -> tuple:
+    return (*(given if isinstance(given, (tuple, list)) else (given,)), 1, 1)[:3]
+
+
+def read(text, sizes: dict):
+    """A number, or what a text makes of the sizes."""
+    return eval(text, {"__builtins__": {}}, sizes) if isinstance(text, str) else text
+
+
+def attempt(kernel, asked: dict, seconds: float) -> list:
+    import z3
+
+    from .claims import CLAIMS, Claims, Finding
+    from .lift import LIMIT, Lift, launch_of
+    from .parse import NotLifted, kernel as parsed
+    from .solve import Solver, Undecided
+    from .terms import SIZE, Poly, World
+
+    world, sizes, bounds = World(), {}, []
+    for name, (low, high) in asked["sizes"].items():
+        sizes[name] = Poly(low) if low == high else world.new(name, SIZE)
+        bounds += [sizes[name] >= low, sizes[name] <= high]
+    domain = bounds + [c if isinstance(c, z3.BoolRef) else z3.BoolVal(bool(c)) for c in (read(w, sizes) for w in asked["where"])]
+    grid, block = ([Poly.of(read(part, sizes)) for part in asked[name]] for name in ("grid", "block"))
+    for axis, size in zip("xyz", grid):
+        domain += [size >= 1, size <= LIMIT[axis]]
+    domain += [size >= 1 for size in block] + [block[0] * block[1] * block[2] <= 1024]
+    launch = launch_of(world, grid, block, read(asked["shared"], sizes))
+    solver = Solver(world, domain, {name: size for name, size in sizes.items() if size.constant is None}, seconds)
+    try:
+        if solver.example([z3.BoolVal(True)]) is None:
+            raise ArgumentError("no sizes: nothing satisfies these bounds and conditions, and the limits of a launch")
+    except Undecided:
+        return [Finding(claim, "not decided", "whether there are such sizes") for claim in CLAIMS]
+    arguments = sizes | {name: read(given, sizes) for name, given in (asked["values"] | asked["arrays"]).items()}
+    module = kernel.module
+    try:
+        cursor = parsed(module.source, kernel.__name__, module._folder, module._include, module._define, module._std)
+        return Claims(Lift(cursor, world, launch, arguments, solver.certain), solver, launch).all()
+    except NotLifted as reason:
+        return [Finding(claim, "not proved", str(reason)) for claim in CLAIMS]
+
+
+@dataclass
+class Proof:
+    kernel: object
+    asked: dict
+    findings: list
+    seconds: float = field(repr=False, default=0.0)
+
+    @property
+    def proved(self) -> bool:
+        return all(finding.verdict == "proved" for finding in self.findings)
+
+    def __str__(self):
+        from .claims import CLAIMS
+
+        lines = [f"{self.kernel.__name__}, for every " + ", ".join(map(domain, *zip(*self.asked["sizes"].items())))]
+        for f in self.findings:
+            said = f.verdict
+            if f.sizes and f.verdict == "fails":
+                at = ", ".join(f"{name} = {value}" for name, value in f.sizes.items())
+                said += f" at {at}" + (", the smallest" if f.smallest else "")
+            said += f": {f.why}" if f.why else ""
+            said += f", line {f.line}" if f.line and f"line {f.line}" not in said else ""
+            said += f": {f.where}" if f.where and f.verdict == "fails" else ""
+            lines.append(f"  {CLAIMS[f.claim]:<46}{said}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def domain(name, given) -> str:
+    if isinstance(given, (set, frozenset)):
+        return f"{name} of {', '.join(map(str, sorted(given)))}"
+    return f"{name} from {given[0]:,} to {given[1]:,}"

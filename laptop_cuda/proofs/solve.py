@@ -1,0 +1,121 @@
+"""What z3 is asked: with every axiom of the symbols that occur, and lemmas for products and functions."""
+import time
+from itertools import combinations
+
+import z3
+
+from .terms import Poly, Symbol, World, renamed, variables
+
+CORNERS = 0, 1, 2**16, 2**31
+
+
+class Undecided(Exception):
+    """The solver did not answer in its time."""
+
+
+class Solver:
+    """`seconds` for one question; `domain` are conditions on sizes alone."""
+
+    def __init__(self, world: World, domain: list, sizes: dict[str, Poly], seconds: float):
+        self.world, self.domain, self.sizes, self.seconds, self.answers = world, domain, sizes, seconds, {}
+
+    def certain(self, path: list, claim) -> bool:
+        """Soon: a claim that is not decided at once is not certain."""
+        key = (*(p.get_id() for p in path), claim.get_id())
+        if key not in self.answers:
+            asked = [*path, z3.Not(claim)]
+            self.answers[key] = asked, self.ask(self.with_facts(asked, None)[0], 0.5) == z3.unsat
+        return self.answers[key][1]
+
+    def ask(self, formulas: list, seconds: float, *more):
+        self.solver = z3.Solver()
+        self.solver.set("timeout", max(1, int(1000 * seconds)))
+        self.solver.add(*formulas, *more)
+        return self.solver.check()
+
+    def with_facts(self, formulas: list, level: int | None) -> tuple[list, dict[str, Symbol]]:
+        """The formulas, what holds of their symbols, and these; a mark says that a symbol is the second thread's."""
+        found, seen, symbols, queue = [], set(), {}, [*formulas, *self.domain]
+        while queue:
+            formula = queue.pop()
+            found.append(formula)
+            for variable in variables(formula) - seen:
+                seen.add(variable)
+                for name in set(variable.split("*")) - symbols.keys():
+                    symbols[name] = symbol = self.world.symbols[name.rstrip("'")]
+                    marked = name.endswith("'")
+                    queue += [renamed(axiom, level) if marked else axiom for axiom in symbol.axioms]
+        return found + self.products(seen, level) + self.functions(symbols, level), symbols
+
+    def products(self, seen: set[str], level: int | None) -> list:
+        """Of a * b and c * b: whichever of a and c is larger gives the larger product, if b is not negative."""
+        groups, lemmas = {}, []
+        for b, others in self.world.products.values():
+            for marked in (False, True)[:1 + (level is not None)]:
+                one = b.renamed(level) if marked else b
+                for a in others.values():
+                    a = a.renamed(level) if marked else a
+                    product = a.times(one)
+                    if all("*".join(names) in seen for names in product.terms if names):
+                        groups.setdefault(one.key(), (one, {}))[1][a.key()] = a, product
+        for b, members in groups.values():
+            known = [(Poly(c), b.times(Poly(c))) for c in CORNERS] + list(members.values())[:12]
+            for (a, ab), (c, cb) in combinations(known, 2):
+                if a.constant is None or c.constant is None:
+                    lemmas.append(z3.Implies(b >= 0, z3.And(
+                        z3.Implies(a > c, ab >= cb + b), z3.Implies(a < c, ab + b <= cb), z3.Implies(a == c, ab == cb))))
+        return lemmas
+
+    def functions(self, symbols: dict[str, Symbol], level: int | None) -> list:
+        """Equal arguments give equal values; of `^`, a value and one argument give the other."""
+        calls, lemmas = {}, []
+        for name, symbol in symbols.items():
+            if symbol.function:
+                given = [a.renamed(level) if name.endswith("'") else a for a in symbol.function[1]]
+                calls.setdefault(symbol.function[0], []).append((Poly({(name,): 1}), given))
+        for what, made in calls.items():
+            for (x, a), (y, b) in combinations(made[:12], 2):
+                lemmas.append(z3.Implies(z3.And(*(p == q for p, q in zip(a, b))), x == y))
+                if what[0] == "^":
+                    lemmas += [z3.Implies(z3.And(x == y, a[i] == b[i]), a[1 - i] == b[1 - i]) for i in (0, 1)]
+        return lemmas
+
+    def example(self, formulas: list, level: int | None = None):
+        """None if nothing satisfies them, else (sizes, model, the symbols that nothing is known of, smallest)."""
+        began = time.monotonic()
+        facts, symbols = self.with_facts(formulas, level)
+
+        def left() -> float:
+            return self.seconds - (time.monotonic() - began)
+        found = self.ask(facts, self.seconds)
+        if found == z3.unsat:
+            return None
+        exact = [z3.Int(v) == z3.Product(*map(z3.Int, v.split("*"))) for v in set().union(*map(variables, facts)) if "*" in v]
+        for most in (4, 64, 1024, 2**20, None):
+            box = [] if most is None else [size <= most for size in self.sizes.values()]
+            found = self.ask(facts + exact + box, max(left() / 2, 0.5))
+            if found == z3.sat:
+                return *self.smallest(facts + exact + box, left), sorted({s.why for s in symbols.values() if s.why})
+            if left() <= 0:
+                break
+        if found == z3.unsat:
+            return None
+        raise Undecided
+
+    def smallest(self, formulas: list, left):
+        """The least sizes, the first before the others, and a model of them; whether they are surely the least."""
+        model, sure, fixed = self.solver.model(), True, []
+        for name, size in self.sizes.items():
+            low, high = 0, model.eval(size.z3(), model_completion=True).as_long()
+            while low < high:
+                middle = (low + high) // 2
+                found = self.ask(formulas, max(left(), 0.2), *fixed, size >= low, size <= middle)
+                sure = sure and found != z3.unknown
+                if found == z3.sat:
+                    model = self.solver.model()
+                    high = model.eval(size.z3(), model_completion=True).as_long()
+                else:
+                    low = middle + 1
+            fixed.append(size == high)
+        sizes = {name: model.eval(size.z3(), model_completion=True).as_long() for name, size in self.sizes.items()}
+        return sizes, model, sure

@@ -1,0 +1,36 @@
+"""No wrong kernel is proved, and what is proved of right ones."""
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from laptop_cuda.proofs.proof import prove
+
+pytest.importorskip("z3")
+pytest.importorskip("clang.cindex")
+KERNELS = tomllib.loads((Path(__file__).parent / "kernels.toml").read_text(encoding="utf-8"))
+
+
+def proof(parameters="float* a, const float* b, const float* c, int n", before="", source="", sizes={"n": (1, 2**30)},
+          grid="(n + 255) // 256", block=256, arrays={}, shared=0, seconds=10, **_):
+    text = f"{before}\n__global__ void kernel({parameters}) {{\n{source}\n}}"
+    module = SimpleNamespace(source=text, _folder=None, _include=(), _define=(), _std="c++17")
+    return prove(SimpleNamespace(module=module, __name__="kernel"), {k: v for k, v in sizes.items()}, grid, block,
+                 arrays or {"a": "n", "b": "n", "c": "n"}, shared=shared, seconds=seconds)
+
+
+def verdicts(**kernel):
+    return {f.claim: f.verdict for f in proof(**kernel).findings}
+
+
+@pytest.mark.parametrize("name", KERNELS["wrong"])
+def test_a_wrong_kernel_is_not_proved(name):
+    assert verdicts(**KERNELS["wrong"][name])[KERNELS["wrong"][name]["breaks"]] != "proved"
+
+
+@pytest.mark.parametrize("name", KERNELS["right"])
+def test_a_right_kernel_is_not_refuted(name):
+    found = verdicts(**KERNELS["right"][name])
+    assert "fails" not in found.values()
+    assert [claim for claim, verdict in found.items() if verdict != "proved"] == KERNELS["right"][name].get("not_proved", [])

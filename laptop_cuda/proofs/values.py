@@ -1,0 +1,141 @@
+"""What a kernel's variables hold: whole numbers, conditions, pointers, structs, and what nothing is known of."""
+from dataclasses import dataclass, field
+
+import z3
+
+from .parse import WIDTHS, NotLifted
+from .terms import SIZE, Poly
+
+
+@dataclass
+class Whole:
+    """`of`, or what has the same remainder where the type has no sign: reduced when it matters (`Lift.exact`)."""
+    of: Poly
+    bits: int                     # negative where there is no sign
+
+    @property
+    def least(self) -> int:
+        return -2 ** (self.bits - 1) if self.bits > 0 else 0
+
+    @property
+    def end(self) -> int:
+        return 2 ** (self.bits - 1) if self.bits > 0 else 2 ** -self.bits
+
+    def fits(self):
+        return z3.And(self.of >= self.least, self.of < self.end)
+
+
+@dataclass(eq=False)
+class Array:
+    name: str
+    space: str                    # global, shared, local
+    size: Poly | None             # bytes; None: not said
+    read_only: bool = False
+    owner: object = None          # the place of a variable whose address was taken
+
+
+@dataclass
+class Pointer:
+    array: Array
+    at: Poly                      # bytes
+    inner: tuple = ()             # (index, extent) of subscripts of arrays of arrays
+
+
+@dataclass
+class Opaque:
+    """A float, or a struct of which nothing is known."""
+    level: int = SIZE
+
+
+@dataclass
+class Struct:
+    fields: dict
+
+
+@dataclass
+class Lost:
+    """What cannot be followed, once it is used."""
+    why: str
+
+
+@dataclass(frozen=True)
+class Variable:
+    key: tuple
+
+
+@dataclass
+class Member:
+    of: object
+    name: str
+
+
+@dataclass
+class Cell:
+    pointer: Pointer
+    offset: int = 0
+
+
+@dataclass
+class State:
+    """Where a thread has come to: what variables hold, under which conditions, after which barrier."""
+    env: dict = field(default_factory=dict)
+    path: list = field(default_factory=list)
+    after: list = field(default_factory=lambda: [("start", (), ())])   # (barrier, turns of its loops, conditions)
+
+    def copy(self, *conditions, after=None) -> "State":
+        return State(dict(self.env), [*self.path, *conditions], list(self.after if after is None else after))
+
+
+def width(type) -> int | None:
+    return WIDTHS.get(type.get_canonical().kind.name)
+
+
+def size_of(type, line) -> int:
+    size = type.get_canonical().get_size()
+    if size < 1:
+        raise NotLifted(f"the size of {type.spelling} is not known", line)
+    return size
+
+
+def level_of(world, *values) -> int:
+    """Who shares them."""
+    level = SIZE
+    for value in values:
+        if isinstance(value, Whole):
+            level = max(level, world.level(value.of))
+        elif isinstance(value, z3.BoolRef):
+            level = max(level, world.level(value))
+        elif isinstance(value, Pointer):
+            level = max(level, world.level(value.at))
+        elif isinstance(value, Opaque):
+            level = max(level, value.level)
+        elif isinstance(value, Struct):
+            level = max(level, level_of(world, *value.fields.values()))
+    return level
+
+
+def joined(world, whens: list, values: list):
+    """One of the values, whose conditions are given."""
+    first = values[0]
+    if all(value is first for value in values):
+        return first
+    level = max(level_of(world, *values), world.level(*(c for when in whens for c in when)))
+    if all(isinstance(v, Whole) and v.bits == first.bits for v in values):
+        return Whole(world.one_of([(when, v.of) for when, v in zip(whens, values)]), first.bits)
+    if all(isinstance(v, z3.BoolRef) for v in values):
+        either = world.one_of([(when, truth_number(world, v)) for when, v in zip(whens, values)])
+        return either >= 1
+    if all(isinstance(v, Pointer) and v.array is first.array for v in values):
+        return Pointer(first.array, world.one_of([(when, v.at) for when, v in zip(whens, values)]), first.inner)
+    if all(isinstance(v, Struct) and v.fields.keys() == first.fields.keys() for v in values):
+        return Struct({name: joined(world, whens, [v.fields[name] for v in values]) for name in first.fields})
+    if any(isinstance(v, (Pointer, Lost)) for v in values):
+        return Lost("a pointer that may be of two arrays")
+    return Opaque(level)
+
+
+def truth_number(world, condition) -> Poly:
+    if z3.is_true(condition) or z3.is_false(condition):
+        return Poly(int(z3.is_true(condition)))
+    return world.new("truth", world.level(condition), lambda n: z3.If(condition, n == 1, n == 0))
+
