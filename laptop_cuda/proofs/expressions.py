@@ -256,9 +256,9 @@ class Expressions:
     def load_array(self, cursor):
         place = self.place(cursor)
         found = self.load(place, cursor.type, cursor.location.line)
-        if not isinstance(found, Pointer):
-            raise NotLifted("an array inside a variable", cursor.location.line)
-        return found
+        if isinstance(found, Pointer):
+            return found
+        return Pointer(Array(cursor.spelling, "local", Poly(size_of(cursor.type, cursor.location.line)), owner=place), Poly(0))
 
     def _cast(self, cursor):
         line = cursor.location.line

@@ -1,4 +1,6 @@
 """The statements of a kernel, walked once each: branches that join again, loops by their number of turns."""
+import re
+
 import z3
 
 from .expressions import Expressions, operands
@@ -6,6 +8,7 @@ from .parse import NotLifted, for_parts
 from .terms import STEP, THREAD, Poly
 from .values import Lost, Opaque, Pointer, State, Struct, Whole, joined, level_of
 
+PURE_PTX = re.compile(r"\s*(ex2|lg2|rcp|rsqrt|sqrt|tanh|cvt|fma|mul|add|sub|mma|max|min|sin|cos)\.[\w.]+ [^\[\]]*")
 GUESSES = (lambda now, first: now >= 0, lambda now, first: now >= 1, lambda now, first: now <= first,
            lambda now, first: now >= first)
 
@@ -39,6 +42,19 @@ class Flow(Expressions):
         given = [self.value(c) if not self.returns_place else self.place(c) for c in cursor.get_children()]
         self.jumps["return"].append((given[0] if given else None, self.state))
         self.state = None
+
+    def run_asm_stmt(self, cursor):
+        """PTX of registers alone: what it writes is unknown."""
+        text = "".join(token.spelling.strip('"') for token in cursor.get_tokens() if token.spelling.startswith('"{') or
+                       token.spelling.startswith('"') and "%" in token.spelling)
+        if not all(map(PURE_PTX.fullmatch, filter(str.strip, text.replace("\\n", "").replace("\\t", "").split(";")))):
+            raise NotLifted("inline PTX", cursor.location.line)
+        for part in operands(cursor):
+            if part.kind.name in ("DECL_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", "MEMBER_REF_EXPR"):
+                value = self.unknown(part.type, THREAD, "what inline PTX gives", cursor.location.line)
+                self.store(self.place(part), value, part.type, cursor.location.line)
+            else:
+                self.value(part)
 
     def run_if_stmt(self, cursor):
         test, *bodies = cursor.get_children()

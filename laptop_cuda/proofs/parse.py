@@ -12,7 +12,7 @@ WIDTHS = {"SCHAR": 8, "CHAR_S": 8, "UCHAR": -8, "SHORT": 16, "USHORT": -16, "INT
 HEADERS = """cuda_runtime.h cuda.h cuda_fp16.h cuda_bf16.h device_launch_parameters.h math.h cmath stdint.h cstdint stddef.h
 cstddef float.h cfloat limits.h climits stdio.h cstdio stdlib.h cstdlib assert.h cassert type_traits math_constants.h
 algorithm"""
-FLAGS = ("-x", "c++", "-std=c++17", "-nostdinc", "-target", "x86_64-linux-gnu", "-w", "-ferror-limit=1")
+FLAGS = ("-x", "c++", "-std=c++17", "-nostdinc", "-target", "nvptx64-nvidia-cuda", "-w", "-ferror-limit=1")
 
 
 class NotLifted(Exception):

@@ -39,28 +39,34 @@ class Solver:
         while queue:
             formula = queue.pop()
             found.append(formula)
-            for variable in variables(formula) - seen:
-                seen.add(variable)
-                for name in set(variable.split("*")) - symbols.keys():
-                    symbols[name] = symbol = self.world.symbols[name.rstrip("'")]
-                    marked = name.endswith("'")
-                    queue += [renamed(axiom, level) if marked else axiom for axiom in symbol.axioms]
-        return found + self.products(seen, level) + self.functions(symbols, level), symbols
+            new = variables(formula) - seen
+            seen |= new
+            for name in {name for variable in new for name in variable.split("*")} - symbols.keys():
+                symbols[name] = symbol = self.world.symbols[name.rstrip("'")]
+                queue += [renamed(axiom, level) if name.endswith("'") else axiom for axiom in symbol.axioms]
+            if not queue:
+                groups = self.products(seen, level)
+                queue = [p.z3() == p.z3() for _, members in groups for _, p in members if not p.names() <= seen]
+        return found + self.lemmas(groups) + self.functions(symbols, level), symbols
 
     def products(self, seen: set[str], level: int | None) -> list:
-        """Of a * b and c * b: whichever of a and c is larger gives the larger product, if b is not negative."""
-        groups, lemmas = {}, []
+        """The products that have a part in what was seen: [(b, [(a, a * b)])]."""
+        groups = {}
         for b, others in self.world.products.values():
-            for marked in (False, True)[:1 + (level is not None)]:
-                one = b.renamed(level) if marked else b
+            for mark in (None, level)[:1 + (level is not None)]:
+                one = b.renamed(mark)
                 for a in others.values():
-                    a = a.renamed(level) if marked else a
+                    a = a.renamed(mark)
                     product = a.times(one)
-                    if all("*".join(names) in seen for names in product.terms if names):
+                    if any("*" in name for name in product.names() & seen):
                         groups.setdefault(one.key(), (one, {}))[1][a.key()] = a, product
-        for b, members in groups.values():
-            known = [(Poly(c), b.times(Poly(c))) for c in CORNERS] + list(members.values())[:12]
-            for (a, ab), (c, cb) in combinations(known, 2):
+        return [(b, list(members.values())) for b, members in groups.values()]
+
+    def lemmas(self, groups: list) -> list:
+        """Of a * b and c * b: whichever of a and c is larger gives the larger product, if b is not negative."""
+        lemmas = []
+        for b, members in groups:
+            for (a, ab), (c, cb) in combinations([(Poly(c), b.times(Poly(c))) for c in CORNERS] + members[:12], 2):
                 if a.constant is None or c.constant is None:
                     lemmas.append(z3.Implies(b >= 0, z3.And(
                         z3.Implies(a > c, ab >= cb + b), z3.Implies(a < c, ab + b <= cb), z3.Implies(a == c, ab == cb))))

@@ -95,8 +95,13 @@ class Poly:
 
     __hash__ = None
 
+    def names(self) -> set[str]:
+        """Those of its variables."""
+        return {"*".join(names) for names in self.terms if names}
+
     def renamed(self, level):
-        return Poly({renamed_names(names, level): factor for names, factor in self.terms.items()})
+        """As the second thread has it; the same without a level."""
+        return self if level is None else Poly({renamed_names(names, level): factor for names, factor in self.terms.items()})
 
 
 @dataclass
