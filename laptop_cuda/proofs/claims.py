@@ -66,6 +66,8 @@ class Claims:
         if found is None:
             return
         sizes, model, smallest, whys = found
+        if claim in ("stores", "races"):
+            whys = whys + [f"`{name}` is not followed" for name in sorted(self.lift.notes - {"printf"})]
         made = Finding(claim, "not proved" if whys else "fails", "; ".join(whys[:2]), line, sizes, smallest,
                        self.threads(model, level))
         if kept.verdict != "fails" and (made.verdict == "fails" or kept.verdict == "proved") or (
@@ -95,8 +97,7 @@ class Claims:
         """By both of two threads of a block, or by none, at the same turns of the loops around."""
         uneven = [p for p in path if self.lift.world.level(p) > STEP]
         if uneven:
-            all_of = z3.And(path)
-            self.refute("barriers", [all_of, z3.Not(renamed(all_of, STEP)),
+            self.refute("barriers", [z3.And(path), z3.Not(renamed(z3.And(uneven), STEP)),
                                      *(t == t.renamed(STEP) for t in turns)], line, STEP)
 
     def apart(self, a: Access, b: Access) -> None:

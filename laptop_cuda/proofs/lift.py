@@ -66,9 +66,6 @@ class Lift(Flow):
             self.accesses.append(Access(kind, pointer.array, at, size, pointer.inner, line, list(self.state.path),
                                         list(self.state.after)))
 
-    def where(self, line) -> str:
-        return f"{self.calls} {line} {len(self.world.symbols) if not self.turns else ''}"
-
     @staticmethod
     def body_of(function):
         return next((c for c in function.get_children() if c.kind.name == "COMPOUND_STMT"), None)
@@ -175,6 +172,9 @@ class Lift(Flow):
             if child.type.get_canonical().kind.name in ("POINTER", "LVALUEREFERENCE"):
                 raise NotLifted(f"`{name}` is not followed", line)
         values = [self.value(c) for c in given]
+        if function.kind.name == "CXX_METHOD" and not function.is_const_method():
+            method = next((c for c in cursor.get_children() if c.kind.name == "MEMBER_REF_EXPR"), None)
+            self.store(self.place(operands(method)[0] if method else given[0]), Opaque(THREAD), cursor.type, line)
         level = THREAD if "shfl" in name or "sync" in name or "mask" in name else level_of(self.world, *values)
         return self.unknown(cursor.type, level, f"what `{name}` gives", line)
 
@@ -191,11 +191,11 @@ class Lift(Flow):
     def barrier(self, cursor, given, line):
         for c in given:
             self.value(c)
-        at = (tuple(self.calls), cursor.location.offset)
+        at = (tuple(self.calls), cursor.hash)
         if not self.quiet:
             self.barriers.append((list(self.state.path), tuple(self.turns), line))
         self.state.after = [(str(at), tuple(self.turns), ())]
-        return self.unknown(cursor.type, STEP, "what the threads' votes give", line, (f"votes {at}", tuple(self.turns)))
+        return self.unknown(cursor.type, STEP, "what the threads' votes give", line)
 
     def at_pointer(self, cursor, name, given, line):
         place = self.pointee(self.value(given[0]), line, given[0].type.get_canonical().get_pointee())
@@ -225,7 +225,7 @@ class Lift(Flow):
         self.returns_place = function.result_type.get_canonical().kind.name == "LVALUEREFERENCE"
         if self.returns_place:
             raise NotLifted(f"`{function.spelling}` returns a reference", line)
-        self.calls.append(cursor.extent.start.offset)
+        self.calls.append(cursor.hash)
         common = len(self.state.path)
         self.state.env |= {self.key(p): value for p, value in zip(parameters, values)} | {(self.frame, "this"): this}
         self.run(body)

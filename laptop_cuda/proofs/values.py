@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 import z3
 
 from .parse import WIDTHS, NotLifted
-from .terms import SIZE, Poly
+from .terms import SIZE, THREAD, Poly
 
 
 @dataclass
@@ -111,6 +111,8 @@ def level_of(world, *values) -> int:
             level = max(level, value.level)
         elif isinstance(value, Struct):
             level = max(level, level_of(world, *value.fields.values()))
+        elif isinstance(value, Lost):
+            level = THREAD
     return level
 
 

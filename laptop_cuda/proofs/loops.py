@@ -1,0 +1,199 @@
+"""A loop for any number of turns: what a turn changes, by how much, and which barriers it may come after."""
+import z3
+
+from .terms import STEP, THREAD, Poly
+from .values import Lost, Opaque, Pointer, State, Struct, Whole, level_of
+
+GUESSES = (lambda now, first: now >= 0, lambda now, first: now >= 1, lambda now, first: now <= first,
+           lambda now, first: now >= first)
+
+
+class Loop:
+    """What a loop changes is its value before plus turns times a constant, or anything that `GUESSES` leave."""
+
+    def __init__(self, lift, at, line, test, body, step):
+        self.lift, self.at, self.line, self.test, self.body, self.step = lift, at, line, test, body, step
+        self.before, self.world, self.outer = lift.state, lift.world, tuple(lift.turns)
+        self.mark = len(self.world.symbols)
+        self.steps, self.free, self.levels, self.guesses = {}, {}, {}, {}
+        self.leaves = None            # the level of the conditions under which a turn leaves, if one does
+        self.breaks = False
+
+    def run(self):
+        lift, world, after = self.lift, self.world, self.before.after
+        self.learn()
+        turn = world.new("turn", STEP, lambda t: t >= 0)
+        has_barrier = self.end is not None and bool(self.own(self.end.after))
+        if has_barrier:
+            earlier = world.new("turn", STEP, lambda t: t >= 0)
+            self.quietly(lambda: self.go(earlier))
+            after = self.linked(self.end.after, earlier, turn)
+        left, test = self.go(turn, after)
+        level = max(world.level(test), self.leaves or 0)
+        last = world.new("turns", max(level, STEP), lambda t: t >= 0,
+                         function=(f"turns {self.at}", self.outer) if level <= STEP else None)
+        lift.state = self.head(last, self.linked(self.end.after, turn, last) if has_barrier and self.end else None)
+        if self.breaks:
+            lift.state.after += [a for state in left for a in self.own(state.after)]
+            for key in (*self.steps, *self.free):
+                lift.state.env[key] = self.anything(self.before.env[key], THREAD)
+        elif self.test is not None:
+            self.quietly(lambda: self.leave(last))
+        else:
+            lift.state = None
+        if self.leaves is not None and not self.breaks and lift.state:
+            lift.state.path.append(world.truth(max(self.leaves, STEP), self.why("an exit from")))
+
+    def why(self, what) -> str:
+        return f"{what} the loop of line {self.line}"
+
+    def leave(self, last):
+        """The turn `last` is not taken, the one before was."""
+        lift = self.lift
+        facts = [*self.so_far(last), z3.Not(lift.condition(self.test))]
+        if self.leaves is None:       # a fact and no condition: whoever comes to the loop leaves it by its end
+            name, = last.terms.copy().popitem()[0]
+            self.world.symbols[name].axioms.append(z3.Implies(z3.And(self.before.path), z3.And(facts)))
+        else:
+            lift.state.path += facts
+
+    def so_far(self, turn) -> list:
+        """What holds before a turn: the turn before was taken, and no variable has wrapped yet. `go` demands that."""
+        lift, now = self.lift, self.lift.state
+        fits = [[value.fits() for key in self.steps if isinstance(value := state.env[key], Whole)]
+                for state in (self.head(turn - 1), self.head(turn))]
+        lift.state = self.head(turn - 1)
+        lift.state.path += fits[0]
+        held = lift.condition(self.test) if self.test is not None else z3.BoolVal(True)
+        lift.state = now
+        return [z3.Implies(turn >= 1, z3.And(*fits[0], held)), *fits[1]]
+
+    def own(self, after) -> list:
+        return [a for a in after if all(a is not b for b in self.before.after)]
+
+    def linked(self, ends, earlier, now) -> list:
+        """The barriers that may be the last one before turn `now`."""
+        skips = len(self.own(ends)) < len(ends)
+        first = [(*a[:2], (*a[2], *(() if skips else (now == 0,)))) for a in self.before.after]
+        return first + [(*a[:2], (*a[2], now > earlier if skips else now == earlier + 1)) for a in self.own(ends)]
+
+    def quietly(self, what):
+        kept, self.lift.quiet = self.lift.quiet, True
+        what()
+        self.lift.quiet = kept
+
+    def head(self, turn, after=None) -> State:
+        """The state before a turn."""
+        state = self.before.copy(after=after)
+        for key, by in self.steps.items():
+            first = state.env[key]
+            state.env[key] = (Pointer(first.array, first.at + turn * by, first.inner) if isinstance(first, Pointer)
+                              else Whole(first.of + turn * by, first.bits))
+        for key in self.free:
+            level = max(self.levels.get(key, STEP), STEP, self.world.level(turn))
+            state.env[key] = self.anything(state.env[key], level, f"{key} {self.at}", turn, self.guesses.get(key, ()))
+        return state
+
+    def anything(self, first, level, name="", turn=None, guesses=()):
+        function = (name, (*self.outer, turn)) if name and level <= STEP else None
+        why, new = self.why("what changes unevenly in"), self.world.new
+        if isinstance(first, Whole):
+            facts = [lambda n, guess=guess: z3.Implies(z3.And(self.before.path), guess(n, first.of)) for guess in guesses]
+            return Whole(new("free", level, lambda n: Whole(n, first.bits).fits(), *facts, why=why, function=function),
+                         first.bits)
+        if isinstance(first, z3.BoolRef):
+            return self.world.truth(level, why, function)
+        if isinstance(first, Struct):
+            return Struct({field: self.anything(value, level, name and f"{field} {name}", turn)
+                           for field, value in first.fields.items()})
+        return Lost(f"a pointer, {why}") if isinstance(first, (Pointer, Lost)) else Opaque(level)
+
+    def go(self, turn, after=None):
+        """One turn: the states that leave the loop, and its condition. `self.end` is the state before the next."""
+        lift = self.lift
+        kept, lift.jumps = lift.jumps, lift.jumps | {"break": [], "continue": []}
+        returned = len(lift.jumps["return"])
+        lift.state = self.head(turn, after)
+        self.start = dict(lift.state.env)
+        lift.turns.append(turn)
+        if self.leaves is not None:
+            lift.state.path.append(self.world.truth(max(self.leaves, STEP), self.why("an exit from"),
+                                                    (f"goes on {self.at}", tuple(lift.turns))))
+        if not lift.dry:
+            facts = []
+            self.quietly(lambda: facts.extend(self.so_far(turn)))
+            lift.state.path.append(facts[0])
+            lift.demand("overflow", z3.And(facts[1:]), self.line)
+            lift.state.path += facts[1:]
+        common = len(lift.state.path)
+        test = lift.condition(self.test) if self.test is not None else z3.BoolVal(True)
+        lift.state.path.append(test)
+        lift.run(self.body)
+        lift.meet(common, [(None, state) for state in (lift.state, *lift.jumps["continue"])])
+        if lift.state is not None and self.step is not None:
+            lift.run(self.step)
+        self.end, self.broke = lift.state, lift.jumps["break"]
+        left = self.broke + [state for _, state in lift.jumps["return"][returned:]]
+        if lift.quiet:
+            del lift.jumps["return"][returned:]
+        lift.turns.pop()
+        lift.jumps = kept
+        if left:
+            level = self.world.level(*(c for state in left for c in state.path[common:]))
+            self.leaves, self.breaks = max(self.leaves or 0, level), self.breaks or bool(self.broke)
+        return left, test
+
+    def known(self):
+        return len(self.steps), len(self.free), dict(self.levels), self.leaves, {k: len(g) for k, g in self.guesses.items()}
+
+    def learn(self):
+        """By turns that leave no trace: what changes, by how much, and who shares it. The last turn confirms it."""
+        lift, dry = self.lift, self.lift.dry
+        for lift.dry in (True, dry):
+            if not lift.dry:
+                for key in self.steps:
+                    if isinstance(first := self.before.env[key], Whole):
+                        lift.state = self.before
+                        self.before.env[key] = Whole(lift.exact(first, self.line), first.bits)
+                self.guesses = {key: [g for g in GUESSES if self.holds(self.before, g(first.of, first.of))]
+                                for key, first in self.free.items() if isinstance(first, Whole)}
+            known = None
+            while known != self.known():
+                known = self.known()
+                self.quietly(lambda: self.go(self.world.new("turn", STEP, lambda t: t >= 0)))
+                self.compare()
+
+    def holds(self, state, condition) -> bool:
+        self.lift.state = state
+        return self.lift.sure(condition)
+
+    def compare(self):
+        """The end of a turn with its beginning."""
+        for state in (self.end, *self.broke):
+            for key, first in self.start.items() if state else ():
+                now = state.env.get(key, first)
+                if now is first:
+                    continue
+                by = self.difference(first, now) if state is self.end and key not in self.free else None
+                known = self.steps.get(key)
+                if by is None or known is not None and (by - known).constant != 0 and state is self.end:
+                    if state is self.end or known is None:
+                        self.steps.pop(key, None)
+                        self.free[key] = self.before.env[key]
+                elif known is None:
+                    self.steps[key] = by
+                self.levels[key] = max(self.levels.get(key, STEP), level_of(self.world, self.before.env[key], now))
+                if state is self.end and key in self.guesses:
+                    self.guesses[key] = [g for g in self.guesses[key] if isinstance(now, Whole)
+                                         and self.holds(self.end, g(now.of, self.before.env[key].of))]
+
+    def difference(self, first, now) -> Poly | None:
+        """What a turn adds, if that is the same in each."""
+        if isinstance(first, Whole) and isinstance(now, Whole) and first.bits == now.bits:
+            by = now.of - first.of
+        elif isinstance(first, Pointer) and isinstance(now, Pointer) and first.array is now.array:
+            by = now.at - first.at
+        else:
+            return None
+        names = {name for names in by.terms for name in names}
+        return None if any(int(name.rsplit(".", 1)[1]) >= self.mark for name in names) else by
