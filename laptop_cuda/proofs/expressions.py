@@ -93,8 +93,9 @@ class Expressions(Numbers):
         at = pointer.at + place.offset
         self.note_access("read", pointer, at, size, line)
         if pointer.array.read_only:
+            known = self.within.get(pointer.array.name)
             named = f"read {pointer.array.name} {size} {type.get_canonical().spelling}"
-            return self.unknown(type, self.world.level(at), f"data of {pointer.array.name}", line, (named, (at,)))
+            return self.unknown(type, self.world.level(at), f"data of {pointer.array.name}", line, (named, (at,)), known)
         return self.unknown(type, THREAD, f"data of {pointer.array.name}", line)
 
     def store(self, place, value, type, line) -> None:
@@ -109,14 +110,16 @@ class Expressions(Numbers):
             if place.pointer.array.owner:
                 self.store(place.pointer.array.owner, Lost("a variable that is written by its address"), None, line)
 
-    def unknown(self, type, level, why, line, function=None):
-        """A value of this type of which nothing is known."""
+    def unknown(self, type, level, why, line, function=None, bounds=None):
+        """A value of this type of which nothing more is known than bounds, if that."""
         kind, bits = type.get_canonical().kind.name if type else "RECORD", type and width(type)
         if self.turns:
             level = max(level, STEP)
         why = f"{why}, line {line}"
         if bits:
-            made = self.world.new("any", level, lambda n: Whole(n, bits).fits(), why=why, function=function)
+            least, most = bounds or (0, 0)
+            made = self.world.new("any", level, lambda n: Whole(n, bits).fits(), *(
+                [lambda n: n >= least, lambda n: n <= most] if bounds else ()), why=why, function=function)
             return Whole(made, bits)
         if kind == "BOOL":
             return self.world.truth(level, why, function)

@@ -28,13 +28,12 @@ class Access:
 class Lift(Flow):
     """`sure(conditions, claim)` says whether a claim is certain."""
 
-    def __init__(self, cursor, world: World, launch: dict, arguments: dict, sure):
+    def __init__(self, cursor, world: World, launch: dict, arguments: dict, within: dict, sure):
         self.world, self.certain, self.state = world, sure, State()
         self.accesses, self.demands, self.barriers, self.notes = [], [], [], set()
         self.turns, self.calls, self.quiet, self.dry = [], [], False, False
         self.jumps, self.frame, self.frames, self.returns_place = {"return": []}, 0, 0, False
-        self.arrays, self.launch = {}, launch
-        self.arguments = arguments
+        self.arrays, self.launch, self.arguments, self.within = {}, launch, arguments, within
         for parameter in cursor.get_arguments():
             self.state.env[self.key(parameter)] = self.argument(parameter)
         self.run(self.body_of(cursor))

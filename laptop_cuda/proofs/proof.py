@@ -9,18 +9,18 @@ MISSING = "a proof for every size needs two packages more: pip install 'course_l
 MOST_BYTES = 2**28
 
 
-def prove(kernel, sizes: dict, grid, block, arrays: dict = {}, values: dict = {}, where=(), shared=0,
-          seconds: float = 10) -> "Proof":
+def prove(kernel, sizes: dict, grid, block, arrays: dict = {}, values: dict = {}, within: dict = {}, where=(),
+          shared=0, seconds: float = 10) -> "Proof":
     """What holds of `kernel` for all sizes: {"n": (1, 2**30)}, or the set of values that one takes.
 
     grid, block, the elements of an array, arguments (by default those called like a size) and conditions (`where`) are
-    numbers or texts in the sizes: "(n + 255) // 256", "m * k < 2**31". Distinct arrays are taken not to overlap."""
+    numbers or texts in the sizes: "(n + 255) // 256", "m * k < 2**31". `within` says between which numbers the elements of an array of whole ones are. Distinct arrays are taken not to overlap."""
     try:
         import clang.cindex  # noqa: F401
         import z3  # noqa: F401
     except ImportError:
         raise ArgumentError(MISSING) from None
-    asked = dict(sizes=sizes, grid=three(grid), block=three(block), arrays=arrays, values=values,
+    asked = dict(sizes=sizes, grid=three(grid), block=three(block), arrays=arrays, values=values, within=within,
                  where=[where] if isinstance(where, str) else list(where), shared=shared)
     listed = [name for name, given in sizes.items() if isinstance(given, (set, frozenset))]
     began, findings = time.process_time(), None
@@ -71,10 +71,11 @@ def attempt(kernel, asked: dict, seconds: float) -> list:
     except Undecided:
         return [Finding(claim, "not decided", "whether there are such sizes") for claim in CLAIMS]
     arguments = sizes | {name: read(given, sizes) for name, given in (asked["values"] | asked["arrays"]).items()}
+    within = {name: tuple(Poly.of(read(end, sizes)) for end in ends) for name, ends in asked["within"].items()}
     module = kernel.module
     try:
         cursor = parsed(module.source, kernel.__name__, module._folder, module._include, module._define, module._std)
-        return Claims(Lift(cursor, world, launch, arguments, solver.certain), solver, launch).all()
+        return Claims(Lift(cursor, world, launch, arguments, within, solver.certain), solver, launch).all()
     except NotLifted as reason:
         return [Finding(claim, "not proved", str(reason)) for claim in CLAIMS]
 
