@@ -4,6 +4,7 @@
     mod.flash[grid, block](q, k, v, out, n, scale)
     with laptop_cuda.profile() as report: ...     # counts, access by access
     with laptop_cuda.sanitize(): ...              # a bug is a KernelError
+    laptop_cuda.prove(mod.add, {"n": (1, 2**30)}, "(n + 255) // 256", 256, arrays={"x": "n"})     # for every n
     laptop_cuda.inspect(mod.flash, arch="sm_90")  # registers, occupancy, machine code: by nvcc, no card
 
 Arrays are NumPy's, or torch's tensors where torch is installed; CUDA tensors run on the GPU, from the same
@@ -26,8 +27,8 @@ from .show import show
 
 __all__ = ["ArgumentError", "CompileError", "Kernel", "KernelError", "Machine", "Module", "NoCompiler",
            "NotAllowed", "compile", "custom_op", "empty", "inspect", "load", "only_kernels", "pointers",
-           "profile", "run", "sanitize", "show", "tensor_map"]
-IN_PACKS = {"run": "programs", "tensor_map": "asynchronous.tensor_map"}
+           "profile", "prove", "run", "sanitize", "show", "tensor_map"]
+IN_PACKS = {"prove": "proofs", "run": "programs", "tensor_map": "asynchronous.tensor_map"}
 
 
 def __getattr__(name: str):

@@ -112,6 +112,7 @@ class Exercise:
     budget: Callable[[Case], dict[str, int]] | None = None
     least: Callable[[Case], int] | None = None     # bytes of shared memory that what is asked for takes
     machine: dict[str, int] | None = None
+    every: dict | None = None                      # sizes, grid and arrays for `laptop_cuda.prove`
     orders: tuple[str, ...] = ("forward",)         # in which a kernel is sanitized; see cuda.sanitize
     module: str = ""
     oracle: Any = None                             # in a handout: what is expected, stored; see sealed.py

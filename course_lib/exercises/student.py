@@ -9,6 +9,7 @@ from .cell_text import elsewhere, handed, is_handed, source_of, stale, texts
 from .declare import CHAPTERS, chapter_of, chapter_word, find, load_chapter
 from .display import display, markdown, shell
 from .given import given_spec
+from .judging.every_size import for_every_size
 from .judging.judge import evaluate
 from .running.namespace import build_namespace
 from .parts import Exercise
@@ -128,6 +129,8 @@ def _judge(exercise: Exercise, attempt: Any) -> Verdict:
         verdict = problem or evaluate(exercise, source)
         if verdict.passed:
             verdict = stale(exercise, attempt) or verdict
+            if verdict.passed and marks.interactive():
+                verdict.notes += for_every_size(exercise, source, verdict.cases)
         elif not problem and not is_handed(exercise, attempt) and exercise.kind not in ("predict", "choose"):
             other = elsewhere(exercise, attempt)
             verdict.notes += [other.headline] if other else []

@@ -24,6 +24,15 @@ class Finding:
     smallest: bool = False
     where: str = ""
 
+    def said(self) -> str:
+        text = self.verdict
+        if self.verdict == "fails":
+            text += " at " + ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
+            text += ", the smallest" if self.smallest and len(self.sizes) == 1 else ""
+        text += f": {self.why}" if self.why else ""
+        text += f", line {self.line}" if self.line and f"line {self.line}" not in text else ""
+        return text + (f": {self.where}" if self.where and self.verdict == "fails" else "")
+
 
 class Claims:
     def __init__(self, lift: Lift, solver: Solver, launch: dict):

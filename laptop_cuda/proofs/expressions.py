@@ -1,21 +1,14 @@
 """The value of an expression, and the accesses and side conditions that it brings."""
 import z3
 
-from .numbers import COMPARE, Numbers, usual
+from .memory import Memory, operands
+from .numbers import COMPARE, usual
 from .parse import NotLifted, constant, operator
-from .terms import STEP, THREAD, Poly
-from .values import (Array, Cell, Lost, Member, Opaque, Pointer, Struct, Variable, Whole, level_of, size_of, truth_number,
-                     width)
-
-CASTS = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR", "CXX_CONST_CAST_EXPR",
-         "CXX_FUNCTIONAL_CAST_EXPR")
+from .terms import Poly
+from .values import Array, Cell, Opaque, Pointer, Struct, Whole, level_of, size_of, width
 
 
-def operands(cursor) -> list:
-    return [c for c in cursor.get_children() if c.kind.is_expression()]
-
-
-class Expressions(Numbers):
+class Expressions(Memory):
     """Part of Lift: `self.state`, `self.world`, `self.sure` (the solver), `self.note_access`, `self.demand`."""
 
     def value(self, cursor):
@@ -23,107 +16,6 @@ class Expressions(Numbers):
         if method is None:
             raise NotLifted(f"{cursor.kind.name.lower().replace('_', ' ')}", cursor.location.line)
         return method(cursor)
-
-    def place(self, cursor):
-        """What an expression names: a variable, a field, a cell of an array."""
-        kind, line = cursor.kind.name, cursor.location.line
-        if kind in ("PAREN_EXPR", "UNEXPOSED_EXPR", *CASTS) and operands(cursor):
-            return self.place(operands(cursor)[-1])
-        if kind == "DECL_REF_EXPR":
-            return self.named(cursor)
-        if kind == "MEMBER_REF_EXPR":
-            of, name = operands(cursor), cursor.spelling
-            arrow = of and of[0].type.get_canonical().kind.name == "POINTER"
-            owner = cursor.referenced.semantic_parent.type
-            base = (self.pointee(self.value(of[0]), line, owner) if arrow else self.place(of[0])) if of else self.this(line)
-            if isinstance(base, Cell):
-                return Cell(base.pointer, base.offset + owner.get_offset(name) // 8)
-            return Member(base, name)
-        if kind == "ARRAY_SUBSCRIPT_EXPR":
-            return self.element(cursor)
-        if kind == "UNARY_OPERATOR" and operator(cursor) == "*":
-            return self.pointee(self.value(operands(cursor)[0]), line, cursor.type)
-        if kind in ("UNARY_OPERATOR", "BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR") and operator(cursor)[-1] in "+-=":
-            self.value(cursor)
-            return self.place(operands(cursor)[0])
-        refers = kind == "CALL_EXPR" and cursor.referenced and cursor.referenced.result_type.kind.name == "LVALUEREFERENCE"
-        if kind == "CONDITIONAL_OPERATOR" or refers:
-            raise NotLifted("one of two variables" if not refers else "a reference that is returned", line)
-        key = ("temporary", cursor.hash, cursor.location.offset, len(self.calls))
-        self.state.env[key] = self.value(cursor)
-        return Variable(key)
-
-    def pointee(self, pointer, line, type):
-        if not isinstance(pointer, Pointer):
-            raise NotLifted(pointer.why if isinstance(pointer, Lost) else "a pointer that is not followed", line)
-        array = pointer.array
-        if array.owner and pointer.at.constant == 0 and size_of(type, line) == array.size.constant:
-            return array.owner
-        return Cell(pointer)
-
-    def element(self, cursor) -> Cell:
-        base, index = operands(cursor)
-        if base.type.get_canonical().kind.name not in ("POINTER", "CONSTANTARRAY", "INCOMPLETEARRAY"):
-            base, index = index, base
-        pointer, line, at = self.value(base), cursor.location.line, self.value(index)
-        if not isinstance(at, Whole):
-            raise NotLifted("an index that is not followed", line)
-        at = at.of if abs(at.bits) == 64 else self.exact(at, line)
-        while base.kind.name in ("UNEXPOSED_EXPR", "PAREN_EXPR") and len(operands(base)) == 1:
-            base = operands(base)[0]
-        cell = self.pointee(pointer, line, cursor.type)
-        if cell is pointer.array.owner and at.constant == 0:
-            return cell
-        type = base.type.get_canonical()
-        inner = ((at, type.get_array_size()),) if type.kind.name == "CONSTANTARRAY" else ()
-        return Cell(Pointer(pointer.array, pointer.at + at * size_of(cursor.type, line), pointer.inner + inner))
-
-    def load(self, place, type, line):
-        if isinstance(place, Variable):
-            if place.key not in self.state.env:
-                self.state.env[place.key] = self.unknown(type, THREAD, "a variable without a value", line)
-            return self.state.env[place.key]
-        if isinstance(place, Member):
-            of = self.load(place.of, None, line)
-            known = of.fields.get(place.name) if isinstance(of, Struct) else None
-            return known if known is not None else self.unknown(type, level_of(self.world, of), "a value", line)
-        if type.get_canonical().kind.name in ("CONSTANTARRAY", "INCOMPLETEARRAY"):
-            return Pointer(place.pointer.array, place.pointer.at + place.offset, place.pointer.inner)
-        pointer, size = place.pointer, size_of(type, line)
-        at = pointer.at + place.offset
-        self.note_access("read", pointer, at, size, line)
-        if pointer.array.read_only:
-            known = self.within.get(pointer.array.name)
-            named = f"read {pointer.array.name} {size} {type.get_canonical().spelling}"
-            return self.unknown(type, self.world.level(at), f"data of {pointer.array.name}", line, (named, (at,)), known)
-        return self.unknown(type, THREAD, f"data of {pointer.array.name}", line)
-
-    def store(self, place, value, type, line) -> None:
-        if isinstance(place, Variable):
-            self.state.env[place.key] = value
-        elif isinstance(place, Member):
-            of = self.load(place.of, None, line)
-            fields = of.fields if isinstance(of, Struct) else {}
-            self.store(place.of, Struct(fields | {place.name: value}), None, line)
-        else:
-            self.note_access("write", place.pointer, place.pointer.at + place.offset, size_of(type, line), line)
-            if place.pointer.array.owner:
-                self.store(place.pointer.array.owner, Lost("a variable that is written by its address"), None, line)
-
-    def unknown(self, type, level, why, line, function=None, bounds=None):
-        """A value of this type of which nothing more is known than bounds, if that."""
-        kind, bits = type.get_canonical().kind.name if type else "RECORD", type and width(type)
-        if self.turns:
-            level = max(level, STEP)
-        why = f"{why}, line {line}"
-        if bits:
-            least, most = bounds or (0, 0)
-            made = self.world.new("any", level, lambda n: Whole(n, bits).fits(), *(
-                [lambda n: n >= least, lambda n: n <= most] if bounds else ()), why=why, function=function)
-            return Whole(made, bits)
-        if kind == "BOOL":
-            return self.world.truth(level, why, function)
-        return Lost(f"a pointer from memory: {why}") if kind == "POINTER" else Opaque(level)
 
     # one method per kind of cursor
 
@@ -140,13 +32,6 @@ class Expressions(Numbers):
         return self.convert(self.value(inside[0]), cursor.type, cursor.location.line)
 
     _paren_expr = _unexposed_expr
-
-    def load_array(self, cursor):
-        place = self.place(cursor)
-        found = self.load(place, cursor.type, cursor.location.line)
-        if isinstance(found, Pointer):
-            return found
-        return Pointer(Array(cursor.spelling, "local", Poly(size_of(cursor.type, cursor.location.line)), owner=place), Poly(0))
 
     def _cast(self, cursor):
         line = cursor.location.line

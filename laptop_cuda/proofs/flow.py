@@ -3,7 +3,8 @@ import re
 
 import z3
 
-from .expressions import Expressions, operands
+from .expressions import Expressions
+from .memory import operands
 from .loops import Loop
 from .parse import NotLifted, for_parts
 from .terms import THREAD

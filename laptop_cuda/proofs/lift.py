@@ -3,8 +3,8 @@ from dataclasses import dataclass
 
 import z3
 
-from .expressions import operands
 from .flow import Flow
+from .memory import operands
 from .parse import NotLifted, constant
 from .terms import BLOCK, SIZE, STEP, THREAD, Poly, World
 from .values import Array, Cell, Opaque, Pointer, State, Struct, Variable, Whole, level_of, size_of, width

@@ -13,8 +13,10 @@ def prove(kernel, sizes: dict, grid, block, arrays: dict = {}, values: dict = {}
           shared=0, seconds: float = 10) -> "Proof":
     """What holds of `kernel` for all sizes: {"n": (1, 2**30)}, or the set of values that one takes.
 
-    grid, block, the elements of an array, arguments (by default those called like a size) and conditions (`where`) are
-    numbers or texts in the sizes: "(n + 255) // 256", "m * k < 2**31". `within` says between which numbers the elements of an array of whole ones are. Distinct arrays are taken not to overlap."""
+    grid, block, how many elements an array has, arguments (by default those called like a size) and conditions
+    (`where`) are numbers or texts in the sizes: "(n + 255) // 256", "m * k < 2**31". `within` says between which
+    numbers those of an array are: {"positions": (0, "n - 1")}. `kernel` may be (text, name). Taken for granted:
+    different arrays do not overlap, loops end, local arrays hold anything."""
     try:
         import clang.cindex  # noqa: F401
         import z3  # noqa: F401
@@ -29,6 +31,14 @@ def prove(kernel, sizes: dict, grid, block, arrays: dict = {}, values: dict = {}
         found = attempt(kernel, asked | {"sizes": sizes | fixed}, seconds)
         findings = found if findings is None else [worse(a, b) for a, b in zip(findings, found)]
     return Proof(kernel, asked, findings, time.process_time() - began)
+
+
+def text_of(kernel) -> tuple:
+    """What `parse.kernel` takes: the source, the name, and where its includes are."""
+    if isinstance(kernel, tuple):
+        return *kernel, None
+    module = kernel.module
+    return module.source, kernel.__name__, module._folder, module._include, module._define, module._std
 
 
 def worse(a, b):
@@ -72,9 +82,8 @@ def attempt(kernel, asked: dict, seconds: float) -> list:
         return [Finding(claim, "not decided", "whether there are such sizes") for claim in CLAIMS]
     arguments = sizes | {name: read(given, sizes) for name, given in (asked["values"] | asked["arrays"]).items()}
     within = {name: tuple(Poly.of(read(end, sizes)) for end in ends) for name, ends in asked["within"].items()}
-    module = kernel.module
     try:
-        cursor = parsed(module.source, kernel.__name__, module._folder, module._include, module._define, module._std)
+        cursor = parsed(*text_of(kernel))
         return Claims(Lift(cursor, world, launch, arguments, within, solver.certain), solver, launch).all()
     except NotLifted as reason:
         return [Finding(claim, "not proved", str(reason)) for claim in CLAIMS]
@@ -94,16 +103,8 @@ class Proof:
     def __str__(self):
         from .claims import CLAIMS
 
-        lines = [f"{self.kernel.__name__}, for every " + ", ".join(map(domain, *zip(*self.asked["sizes"].items())))]
-        for f in self.findings:
-            said = f.verdict
-            if f.sizes and f.verdict == "fails":
-                at = ", ".join(f"{name} = {value}" for name, value in f.sizes.items())
-                said += f" at {at}" + (", the smallest" if f.smallest else "")
-            said += f": {f.why}" if f.why else ""
-            said += f", line {f.line}" if f.line and f"line {f.line}" not in said else ""
-            said += f": {f.where}" if f.where and f.verdict == "fails" else ""
-            lines.append(f"  {CLAIMS[f.claim]:<46}{said}")
+        lines = [f"{text_of(self.kernel)[1]}, for every " + ", ".join(map(domain, *zip(*self.asked["sizes"].items())))]
+        lines += [f"  {CLAIMS[f.claim]:<46}{f.said()}" for f in self.findings]
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -45,12 +45,12 @@ class Solver:
                 symbols[name] = symbol = self.world.symbols[name.rstrip("'")]
                 queue += [renamed(axiom, level) if name.endswith("'") else axiom for axiom in symbol.axioms]
             if not queue:
-                groups = self.products(seen, level)
+                groups = self.products(seen, symbols.keys(), level)
                 queue = [p.z3() == p.z3() for _, members in groups for _, p in members if not p.names() <= seen]
         return found + self.lemmas(groups) + self.functions(symbols, level), symbols
 
-    def products(self, seen: set[str], level: int | None) -> list:
-        """The products that have a part in what was seen: [(b, [(a, a * b)])]."""
+    def products(self, seen: set[str], symbols, level: int | None) -> list:
+        """The products of these symbols that have a part in what was seen: [(b, [(a, a * b)])]."""
         groups = {}
         for b, others in self.world.products.values():
             for mark in (None, level)[:1 + (level is not None)]:
@@ -58,7 +58,8 @@ class Solver:
                 for a in others.values():
                     a = a.renamed(mark)
                     product = a.times(one)
-                    if any("*" in name for name in product.names() & seen):
+                    names = product.names()
+                    if any("*" in name for name in names & seen) and {s for n in names for s in n.split("*")} <= symbols:
                         groups.setdefault(one.key(), (one, {}))[1][a.key()] = a, product
         return [(b, list(members.values())) for b, members in groups.values()]
 
@@ -66,7 +67,7 @@ class Solver:
         """Of a * b and c * b: whichever of a and c is larger gives the larger product, if b is not negative."""
         lemmas = []
         for b, members in groups:
-            for (a, ab), (c, cb) in combinations([(Poly(c), b.times(Poly(c))) for c in CORNERS] + members[:12], 2):
+            for (a, ab), (c, cb) in combinations([(Poly(c), b.times(Poly(c))) for c in CORNERS] + members[:16], 2):
                 if a.constant is None or c.constant is None:
                     lemmas.append(z3.Implies(b >= 0, z3.And(
                         z3.Implies(a > c, ab >= cb + b), z3.Implies(a < c, ab + b <= cb), z3.Implies(a == c, ab == cb))))

@@ -1,7 +1,6 @@
 """No wrong kernel is proved, and what is proved of right ones."""
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,9 +14,8 @@ KERNELS = tomllib.loads((Path(__file__).parent / "kernels.toml").read_text(encod
 def proof(parameters="float* a, const float* b, const float* c, int n", before="", source="", sizes={"n": (1, 2**30)},
           grid="(n + 255) // 256", block=256, arrays={}, shared=0, seconds=10, **_):
     text = f"{before}\n__global__ void kernel({parameters}) {{\n{source}\n}}"
-    module = SimpleNamespace(source=text, _folder=None, _include=(), _define=(), _std="c++17")
-    return prove(SimpleNamespace(module=module, __name__="kernel"), {k: v for k, v in sizes.items()}, grid, block,
-                 arrays or {"a": "n", "b": "n", "c": "n"}, shared=shared, seconds=seconds)
+    return prove((text, "kernel"), sizes, grid, block, arrays or {"a": "n", "b": "n", "c": "n"}, shared=shared,
+                 seconds=seconds)
 
 
 def verdicts(**kernel):

@@ -1,0 +1,27 @@
+"""What a kernel that passed does at sizes that were not run: `Exercise.every`, in the words of `laptop_cuda.prove`."""
+from ..parts import Exercise
+from ..running.kernel_runner import without_magic
+
+SECONDS = 3
+
+
+def for_every_size(exercise: Exercise, source: str, cases: int) -> list[str]:
+    """A line for the verdict; none if the sizes are not given, the solver is not there, or it does not decide."""
+    if not exercise.every:
+        return []
+    try:
+        import clang.cindex  # noqa: F401
+        import z3  # noqa: F401
+    except ImportError:
+        return []
+    from laptop_cuda import prove
+    from laptop_cuda.proofs.claims import CLAIMS
+
+    asked = exercise.every | {"sizes": {name: tuple(given) if len(given) == 2 else set(given)
+                                        for name, given in exercise.every["sizes"].items()}}
+    proof = prove(("\n" + without_magic(source), exercise.name), seconds=SECONDS, **asked)
+    names = " and ".join(name for name in asked["sizes"])
+    if proof.proved:
+        return [f"For every {names}, not only the {cases} that were run: inside its arrays, no race, no overflow (proved, not run)."]
+    failed = next((f for f in proof.findings if f.verdict == "fails"), None)
+    return [f"But not for every {names}: "{CLAIMS[failed.claim]}" {failed.said()}."] if failed else []
