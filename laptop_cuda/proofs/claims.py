@@ -87,7 +87,7 @@ class Claims:
         """Which threads a model speaks of."""
         def one(mark):
             def at(name):
-                parts = [x.of if mark is None else x.of.renamed(mark) for x in self.launch[name].fields.values()]
+                parts = [x.of.renamed(mark) for x in self.launch[name].fields.values()]
                 return tuple(model.eval(part.z3(), model_completion=True).as_long() for part in parts)
             return f"thread {at('threadIdx')} of block {at('blockIdx')}"
         return one(None) if level is None else f"{one(None)} and {one(level)}"
@@ -97,9 +97,10 @@ class Claims:
             if self.found["inside"].verdict == "proved":
                 self.found["inside"] = Finding("inside", "not proved", f"nothing says how long {a.array.name} is", a.line)
             return
-        claims = [a.at >= 0, a.at + a.size <= a.array.size, *(z3.And(i >= 0, i < extent) for i, extent in a.inner)]
-        if any(factor % a.size for factor in a.at.terms.values()) and a.size & (a.size - 1) == 0 and a.size <= 16:
-            claims.append(a.at % a.size == 0)
+        claims = [a.at >= 0, a.at + a.size <= a.array.size]
+        claims += [z3.And(i >= 0, i < extent) for i, extent in a.inner]
+        if any(factor % a.align for factor in a.at.terms.values()):
+            claims.append(a.at % a.align == 0)
         self.refute("inside", [*a.path, z3.Not(z3.And(claims))], a.line)
 
     def reached(self, path, turns, line) -> None:
@@ -123,7 +124,8 @@ class Claims:
                 for barrier_b, turns_b, when_b in b.after:
                     if barrier == barrier_b:
                         same = [t == u.renamed(level) for t, u in zip(turns, turns_b)]
-                        self.refute(claim, [*others, *same, *when, *(renamed(w, level) for w in when_b)], a.line, level)
+                        same += [*when, *(renamed(w, level) for w in when_b)]
+                        self.refute(claim, others + same, a.line, level)
 
     def two(self, level):
         """Two threads of a block, or two blocks."""

@@ -151,6 +151,7 @@ class Expressions(Memory):
         else:
             wide = usual(*bits) if "<<" not in operator(cursor) and ">>" not in operator(cursor) else usual(bits[0], 32)
             old, by = (self.to_bits(x, wide, line) if isinstance(x, Whole) else x for x in (old, by))
-            made = self.convert(self.arithmetic(operator(cursor)[:-1], old, by, None, line, wide), left.type, line)
+            made = self.arithmetic(operator(cursor)[:-1], old, by, None, line, wide)
+            made = self.convert(made, left.type, line)
         self.store(place, made, left.type, line)
         return made

@@ -60,7 +60,8 @@ class Flow(Expressions):
         test, *bodies = cursor.get_children()
         if not test.kind.is_expression() or len(bodies) > 2:
             raise NotLifted("an `if` that declares a variable", cursor.location.line)
-        self.branch(self.condition(test), *((lambda body=body: self.run(body)) for body in (*bodies, None)[:2]))
+        yes, no = (*bodies, None)[:2]
+        self.branch(self.condition(test), lambda: self.run(yes), lambda: self.run(no))
 
     def run_for_stmt(self, cursor):
         first, test, step, body = for_parts(cursor)

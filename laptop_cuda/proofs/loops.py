@@ -32,7 +32,8 @@ class Loop:
         level = max(world.level(test), self.leaves or 0)
         last = world.new("turns", max(level, STEP), lambda t: t >= 0,
                          function=(f"turns {self.at}", self.outer) if level <= STEP else None)
-        lift.state = self.head(last, self.linked(self.end.after, turn, last) if has_barrier and self.end else None)
+        after = self.linked(self.end.after, turn, last) if has_barrier and self.end else None
+        lift.state = self.head(last, after)
         if self.breaks:
             lift.state.after += [a for state in left for a in self.own(state.after)]
             for key in (*self.steps, *self.free):
@@ -51,7 +52,7 @@ class Loop:
         """The turn `last` is not taken, the one before was."""
         lift = self.lift
         facts = [*self.so_far(last), z3.Not(lift.condition(self.test))]
-        if self.leaves is None:       # a fact and no condition: whoever comes to the loop leaves it by its end
+        if self.leaves is None:       # a fact, no condition: whoever comes to the loop leaves it by its end
             name, = last.terms.copy().popitem()[0]
             self.world.symbols[name].axioms.append(z3.Implies(z3.And(self.before.path), z3.And(facts)))
         else:
@@ -75,7 +76,8 @@ class Loop:
         """The barriers that may be the last one before turn `now`."""
         skips = len(self.own(ends)) < len(ends)
         first = [(*a[:2], (*a[2], *(() if skips else (now == 0,)))) for a in self.before.after]
-        return first + [(*a[:2], (*a[2], now > earlier if skips else now == earlier + 1)) for a in self.own(ends)]
+        link = now > earlier if skips else now == earlier + 1
+        return first + [(*a[:2], (*a[2], link)) for a in self.own(ends)]
 
     def quietly(self, what):
         kept, self.lift.quiet = self.lift.quiet, True
@@ -87,8 +89,10 @@ class Loop:
         state = self.before.copy(after=after)
         for key, by in self.steps.items():
             first = state.env[key]
-            state.env[key] = (Pointer(first.array, first.at + turn * by, first.inner) if isinstance(first, Pointer)
-                              else Whole(first.of + turn * by, first.bits))
+            if isinstance(first, Pointer):
+                state.env[key] = Pointer(first.array, first.at + turn * by, first.inner)
+            else:
+                state.env[key] = Whole(first.of + turn * by, first.bits)
         for key in self.free:
             level = max(self.levels.get(key, STEP), STEP, self.world.level(turn))
             state.env[key] = self.anything(state.env[key], level, f"{key} {self.at}", turn, self.guesses.get(key, ()))
@@ -98,9 +102,10 @@ class Loop:
         function = (name, (*self.outer, turn)) if name and level <= STEP else None
         why, new = self.why("what changes unevenly in"), self.world.new
         if isinstance(first, Whole):
-            facts = [lambda n, guess=guess: z3.Implies(z3.And(self.before.path), guess(n, first.of)) for guess in guesses]
-            return Whole(new("free", level, lambda n: Whole(n, first.bits).fits(), *facts, why=why, function=function),
-                         first.bits)
+            facts = [lambda n, guess=guess: z3.Implies(z3.And(self.before.path), guess(n, first.of))
+                     for guess in guesses]
+            facts.append(lambda n: Whole(n, first.bits).fits())
+            return Whole(new("free", level, *facts, why=why, function=function), first.bits)
         if isinstance(first, z3.BoolRef):
             return self.world.truth(level, why, function)
         if isinstance(first, Struct):
@@ -144,7 +149,8 @@ class Loop:
         return left, test
 
     def known(self):
-        return len(self.steps), len(self.free), dict(self.levels), self.leaves, {k: len(g) for k, g in self.guesses.items()}
+        guesses = {key: len(held) for key, held in self.guesses.items()}
+        return len(self.steps), len(self.free), dict(self.levels), self.leaves, guesses
 
     def learn(self):
         """By turns that leave no trace: what changes, by how much, and who shares it. The last turn confirms it."""
@@ -182,7 +188,8 @@ class Loop:
                         self.free[key] = self.before.env[key]
                 elif known is None:
                     self.steps[key] = by
-                self.levels[key] = max(self.levels.get(key, STEP), level_of(self.world, self.before.env[key], now))
+                level = level_of(self.world, self.before.env[key], now)
+                self.levels[key] = max(self.levels.get(key, STEP), level)
                 if state is self.end and key in self.guesses:
                     self.guesses[key] = [g for g in self.guesses[key] if isinstance(now, Whole)
                                          and self.holds(self.end, g(now.of, self.before.env[key].of))]

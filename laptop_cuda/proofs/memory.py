@@ -2,7 +2,8 @@
 from .numbers import Numbers
 from .parse import NotLifted, operator
 from .terms import STEP, THREAD, Poly
-from .values import Array, Cell, Lost, Member, Opaque, Pointer, Struct, Variable, Whole, level_of, size_of, width
+from .values import (Array, Cell, Lost, Member, Opaque, Pointer, Struct, Variable, Whole, level_of, size_of,
+                     width)
 
 CASTS = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR", "CXX_CONST_CAST_EXPR",
          "CXX_FUNCTIONAL_CAST_EXPR")
@@ -26,7 +27,10 @@ class Memory(Numbers):
             of, name = operands(cursor), cursor.spelling
             arrow = of and of[0].type.get_canonical().kind.name == "POINTER"
             owner = cursor.referenced.semantic_parent.type
-            base = (self.pointee(self.value(of[0]), line, owner) if arrow else self.place(of[0])) if of else self.this(line)
+            if arrow:
+                base = self.pointee(self.value(of[0]), line, owner)
+            else:
+                base = self.place(of[0]) if of else self.this(line)
             if isinstance(base, Cell):
                 return Cell(base.pointer, base.offset + owner.get_offset(name) // 8)
             return Member(base, name)
@@ -67,7 +71,8 @@ class Memory(Numbers):
             return cell
         type = base.type.get_canonical()
         inner = ((at, type.get_array_size()),) if type.kind.name == "CONSTANTARRAY" else ()
-        return Cell(Pointer(pointer.array, pointer.at + at * size_of(cursor.type, line), pointer.inner + inner))
+        place = pointer.at + at * size_of(cursor.type, line)
+        return Cell(Pointer(pointer.array, place, pointer.inner + inner))
 
     def load(self, place, type, line):
         if isinstance(place, Variable):
@@ -80,12 +85,11 @@ class Memory(Numbers):
             return known if known is not None else self.unknown(type, level_of(self.world, of), "a value", line)
         if type.get_canonical().kind.name in ("CONSTANTARRAY", "INCOMPLETEARRAY"):
             return Pointer(place.pointer.array, place.pointer.at + place.offset, place.pointer.inner)
-        pointer, size = place.pointer, size_of(type, line)
-        at = pointer.at + place.offset
-        self.note_access("read", pointer, at, size, line)
+        pointer, at = place.pointer, place.pointer.at + place.offset
+        self.note_access("read", pointer, at, type, line)
         if pointer.array.read_only:
             known = self.within.get(pointer.array.name)
-            named = f"read {pointer.array.name} {size} {type.get_canonical().spelling}"
+            named = f"read {pointer.array.name} {type.get_canonical().spelling}"
             return self.unknown(type, self.world.level(at), f"data of {pointer.array.name}", line, (named, (at,)), known)
         return self.unknown(type, THREAD, f"data of {pointer.array.name}", line)
 
@@ -97,7 +101,7 @@ class Memory(Numbers):
             fields = of.fields if isinstance(of, Struct) else {}
             self.store(place.of, Struct(fields | {place.name: value}), None, line)
         else:
-            self.note_access("write", place.pointer, place.pointer.at + place.offset, size_of(type, line), line)
+            self.note_access("write", place.pointer, place.pointer.at + place.offset, type, line)
             if place.pointer.array.owner:
                 self.store(place.pointer.array.owner, Lost("a variable that is written by its address"), None, line)
 

@@ -105,7 +105,8 @@ class Numbers:
             quotient, rest = self.world.divide(x, y)
         else:
             size = self.world.divide(-x, y)[0]
-            quotient = self.world.one_of([([x >= 0, y > 0], self.world.divide(x, y)[0]), ([x < 0, y > 0], -size)])
+            quotient = self.world.divide(x, y)[0]
+            quotient = self.world.one_of([([x >= 0, y > 0], quotient), ([x < 0, y > 0], -size)])
             rest = x - quotient * y
         return quotient if how == "/" else rest
 

@@ -22,8 +22,8 @@ def prove(kernel, sizes: dict, grid, block, arrays: dict = {}, values: dict = {}
         import z3  # noqa: F401
     except ImportError:
         raise ArgumentError(MISSING) from None
-    asked = dict(sizes=sizes, grid=three(grid), block=three(block), arrays=arrays, values=values, within=within,
-                 where=[where] if isinstance(where, str) else list(where), shared=shared)
+    asked = dict(sizes=sizes, grid=three(grid), block=three(block), arrays=arrays, values=values,
+                 within=within, where=[where] if isinstance(where, str) else list(where), shared=shared)
     listed = [name for name, given in sizes.items() if isinstance(given, (set, frozenset))]
     began, findings = time.process_time(), None
     for chosen in itertools.product(*(sorted(sizes[name]) for name in listed)):
@@ -74,7 +74,8 @@ def attempt(kernel, asked: dict, seconds: float) -> list:
         domain += [size >= 1, size <= LIMIT[axis]]
     domain += [size >= 1 for size in block] + [block[0] * block[1] * block[2] <= 1024]
     launch = launch_of(world, grid, block, read(asked["shared"], sizes))
-    solver = Solver(world, domain, {name: size for name, size in sizes.items() if size.constant is None}, seconds)
+    free = {name: size for name, size in sizes.items() if size.constant is None}
+    solver = Solver(world, domain, free, seconds)
     try:
         if solver.example([z3.BoolVal(True)]) is None:
             raise ArgumentError("no sizes: nothing satisfies these bounds and conditions, and the limits of a launch")
@@ -99,6 +100,13 @@ class Proof:
     @property
     def proved(self) -> bool:
         return all(finding.verdict == "proved" for finding in self.findings)
+
+    @property
+    def failure(self) -> str:
+        """The first claim that fails, in words; empty if none does."""
+        from .claims import CLAIMS
+
+        return next((f"{CLAIMS[f.claim]} {f.said()}" for f in self.findings if f.verdict == "fails"), "")
 
     def __str__(self):
         from .claims import CLAIMS

@@ -46,7 +46,8 @@ class Solver:
                 queue += [renamed(axiom, level) if name.endswith("'") else axiom for axiom in symbol.axioms]
             if not queue:
                 groups = self.products(seen, symbols.keys(), level)
-                queue = [p.z3() == p.z3() for _, members in groups for _, p in members if not p.names() <= seen]
+                products = [product for _, members in groups for _, product in members]
+                queue = [p.z3() == p.z3() for p in products if not p.names() <= seen]
         return found + self.lemmas(groups) + self.functions(symbols, level), symbols
 
     def products(self, seen: set[str], symbols, level: int | None) -> list:
@@ -67,10 +68,12 @@ class Solver:
         """Of a * b and c * b: whichever of a and c is larger gives the larger product, if b is not negative."""
         lemmas = []
         for b, members in groups:
-            for (a, ab), (c, cb) in combinations([(Poly(c), b.times(Poly(c))) for c in CORNERS] + members[:16], 2):
+            corners = [(Poly(c), b.times(Poly(c))) for c in CORNERS]
+            for (a, ab), (c, cb) in combinations(corners + members[:16], 2):
                 if a.constant is None or c.constant is None:
                     lemmas.append(z3.Implies(b >= 0, z3.And(
-                        z3.Implies(a > c, ab >= cb + b), z3.Implies(a < c, ab + b <= cb), z3.Implies(a == c, ab == cb))))
+                        z3.Implies(a > c, ab >= cb + b), z3.Implies(a < c, ab + b <= cb),
+                        z3.Implies(a == c, ab == cb))))
         return lemmas
 
     def functions(self, symbols: dict[str, Symbol], level: int | None) -> list:
@@ -102,7 +105,8 @@ class Solver:
             box = [] if most is None else [size <= most for size in self.sizes.values()]
             found = self.ask(facts + exact + box, max(left() / 2, 0.5))
             if found == z3.sat:
-                return *self.smallest(facts + exact + box, left), sorted({s.why for s in symbols.values() if s.why})
+                whys = sorted({symbol.why for symbol in symbols.values() if symbol.why})
+                return *self.smallest(facts + exact + box, left), whys
             if left() <= 0:
                 break
         if found == z3.unsat:
@@ -112,17 +116,19 @@ class Solver:
     def smallest(self, formulas: list, left):
         """The least sizes, the first before the others, and a model of them; whether they are surely the least."""
         model, sure, fixed = self.solver.model(), True, []
-        for name, size in self.sizes.items():
-            low, high = 0, model.eval(size.z3(), model_completion=True).as_long()
+
+        def value(size) -> int:
+            return model.eval(size.z3(), model_completion=True).as_long()
+        for size in self.sizes.values():
+            low, high = 0, value(size)
             while low < high:
                 middle = (low + high) // 2
                 found = self.ask(formulas, max(left(), 0.2), *fixed, size >= low, size <= middle)
                 sure = sure and found != z3.unknown
                 if found == z3.sat:
                     model = self.solver.model()
-                    high = model.eval(size.z3(), model_completion=True).as_long()
+                    high = value(size)
                 else:
                     low = middle + 1
             fixed.append(size == high)
-        sizes = {name: model.eval(size.z3(), model_completion=True).as_long() for name, size in self.sizes.items()}
-        return sizes, model, sure
+        return {name: value(size) for name, size in self.sizes.items()}, model, sure

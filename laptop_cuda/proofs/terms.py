@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import z3
 
-SIZE, BLOCK, STEP, THREAD = range(4)   # who shares a symbol: all, a block, a block's threads at one iteration, nobody
+SIZE, BLOCK, STEP, THREAD = range(4)   # shared by all, by a block, by its threads at one turn, by nobody
 
 
 class Poly:
@@ -101,7 +101,9 @@ class Poly:
 
     def renamed(self, level):
         """As the second thread has it; the same without a level."""
-        return self if level is None else Poly({renamed_names(names, level): factor for names, factor in self.terms.items()})
+        if level is None:
+            return self
+        return Poly({renamed_names(names, level): factor for names, factor in self.terms.items()})
 
 
 @dataclass

@@ -128,7 +128,8 @@ def joined(world, whens: list, values: list):
         either = world.one_of([(when, truth_number(world, v)) for when, v in zip(whens, values)])
         return either >= 1
     if all(isinstance(v, Pointer) and v.array is first.array for v in values):
-        return Pointer(first.array, world.one_of([(when, v.at) for when, v in zip(whens, values)]), first.inner)
+        at = world.one_of([(when, v.at) for when, v in zip(whens, values)])
+        return Pointer(first.array, at, first.inner)
     if all(isinstance(v, Struct) and v.fields.keys() == first.fields.keys() for v in values):
         return Struct({name: joined(world, whens, [v.fields[name] for v in values]) for name in first.fields})
     if any(isinstance(v, (Pointer, Lost)) for v in values):

@@ -1,0 +1,124 @@
+"""Calls: CUDA's own by name, functions with a body as if they were written in place."""
+import z3
+
+from .flow import Flow
+from .memory import operands
+from .parse import NotLifted
+from .terms import STEP, THREAD
+from .values import Cell, Opaque, Whole, level_of, width
+
+NOTHING = ("__syncwarp", "__threadfence", "__threadfence_block", "__threadfence_system", "printf")
+
+
+def body_of(function):
+    return next((c for c in function.get_children() if c.kind.name == "COMPOUND_STMT"), None)
+
+
+def implicit(function) -> bool:
+    """A member that the compiler writes is where its class is."""
+    return function.location.offset == function.semantic_parent.location.offset
+
+
+def member(cursor):
+    """The part of a call that names a member and its object."""
+    return next((c for c in cursor.get_children() if c.kind.name == "MEMBER_REF_EXPR"), None)
+
+
+class Calls(Flow):
+    """Part of Lift: `self.calls` are the calls around."""
+
+    def _call_expr(self, cursor):
+        function, line = cursor.referenced, cursor.location.line
+        given, name = list(cursor.get_arguments()), cursor.spelling
+        if function is None:
+            raise NotLifted("a call by a pointer", line)
+        if function.kind.name == "CONSTRUCTOR":
+            return self.constructed(cursor, function, given, line)
+        if name.startswith("__syncthreads"):
+            return self.barrier(cursor, given, line)
+        if name in NOTHING:
+            self.notes.add(name)
+            return [self.value(c) for c in given] and Opaque()
+        if name.startswith("atomic") or name in ("__ldg", "__ldcs", "__stcs"):
+            return self.at_pointer(cursor, name, given, line)
+        if name in ("min", "max") and width(cursor.type):
+            a, b = (self.convert(self.value(c), cursor.type, line) for c in given)
+            first = self.compare("<" if name == "min" else ">", a, b, line)
+            return Whole(self.world.one_of([([first], a.of), ([z3.Not(first)], b.of)]), a.bits)
+        if name == "abs" and width(cursor.type):
+            a = self.convert(self.value(given[0]), cursor.type, line)
+            return Whole(self.world.one_of([([a.of >= 0], a.of), ([a.of < 0], -a.of)]), a.bits)
+        if name == "operator=" and implicit(function):
+            value = self.value(given[1])
+            self.store(self.place(given[0]), value, given[0].type, line)
+            return value
+        defined = function if body_of(function) else function.get_definition()
+        if defined and body_of(defined):
+            return self.inlined(cursor, defined, given, line)
+        for child, argument in zip(function.get_arguments(), given):
+            if child.type.get_canonical().kind.name in ("POINTER", "LVALUEREFERENCE"):
+                raise NotLifted(f"`{name}` is not followed", line)
+        values = [self.value(c) for c in given]
+        if function.kind.name == "CXX_METHOD" and not function.is_const_method():
+            of = operands(member(cursor))[0] if member(cursor) else given[0]
+            self.store(self.place(of), Opaque(THREAD), cursor.type, line)
+        level = THREAD if "shfl" in name or "sync" in name or "mask" in name else level_of(self.world, *values)
+        return self.unknown(cursor.type, level, f"what `{name}` gives", line)
+
+    def constructed(self, cursor, function, given, line):
+        values = [self.value(c) for c in given]
+        body = body_of(function)
+        if body is not None and not implicit(function) and any(True for _ in body.get_children()):
+            raise NotLifted(f"the constructor of {cursor.spelling}", line)
+        if len(values) == 1 and given[0].type.get_canonical().spelling.removeprefix("const ") == \
+                cursor.type.get_canonical().spelling.removeprefix("const "):
+            return values[0]
+        return Opaque(level_of(self.world, *values))
+
+    def barrier(self, cursor, given, line):
+        for c in given:
+            self.value(c)
+        at = (tuple(self.calls), cursor.hash)
+        if not self.quiet:
+            self.barriers.append((list(self.state.path), tuple(self.turns), line))
+        self.state.after = [(str(at), tuple(self.turns), ())]
+        return self.unknown(cursor.type, STEP, "what the threads' votes give", line)
+
+    def at_pointer(self, cursor, name, given, line):
+        place = self.pointee(self.value(given[0]), line, given[0].type.get_canonical().get_pointee())
+        if not isinstance(place, Cell):
+            raise NotLifted(f"{name} on a variable", line)
+        for c in given[1:]:
+            self.value(c)
+        type = given[0].type.get_canonical().get_pointee()
+        kind = {"__ldg": "read", "__ldcs": "read", "__stcs": "write"}.get(name, "atomic")
+        self.note_access(kind, place.pointer, place.pointer.at + place.offset, type, line)
+        return self.unknown(type, THREAD, f"data of {place.pointer.array.name}", line)
+
+    def inlined(self, cursor, function, given, line):
+        """A call of a function with a body: its statements, with its parameters as variables."""
+        if len(self.calls) > 16:
+            raise NotLifted(f"`{function.spelling}` calls itself", line)
+        parameters = list(function.get_arguments())
+        places = [p.type.get_canonical().kind.name == "LVALUEREFERENCE" for p in parameters]
+        values = [(self.place(c),) if place else self.value(c) for c, place in zip(given, places)]
+        method = member(cursor)
+        this = (self.place(operands(method)[0]) if operands(method) else self.this(line)) if method else None
+        if function.kind.name == "CXX_METHOD" and method is None or len(values) < len(parameters):
+            raise NotLifted(f"the call of `{function.spelling}`", line)
+        kept = self.frame, self.jumps, self.returns_place
+        self.frames += 1
+        self.frame, self.jumps = self.frames, {"return": []}
+        self.returns_place = function.result_type.get_canonical().kind.name == "LVALUEREFERENCE"
+        if self.returns_place:
+            raise NotLifted(f"`{function.spelling}` returns a reference", line)
+        self.calls.append(cursor.hash)
+        common = len(self.state.path)
+        self.state.env |= {self.key(p): value for p, value in zip(parameters, values)} | {(self.frame, "this"): this}
+        self.run(body_of(function))
+        value = self.meet(common, [*self.jumps["return"], (None, self.state)])
+        self.calls.pop()
+        self.frame, self.jumps, self.returns_place = kept
+        if self.state is None:
+            raise NotLifted(f"`{function.spelling}` never returns", line)
+        return Opaque() if value is None else value
