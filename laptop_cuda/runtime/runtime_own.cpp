@@ -44,7 +44,7 @@ static void look_at_suspects(Thread* t, uintptr_t address, size_t size, int acti
 // Of the thread's last read of a fill: it may have moved it elsewhere, which is no use of it; and two are not there by chance.
 static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action) {
     Nothing n = t->nothing;
-    if (!n.to && action == 1 && size == n.size) return void(t->nothing.to = address);
+    if (!n.to && action == 1 && size == n.size && address != n.address) return void(t->nothing.to = address);
     t->nothing = {};
     if (n.to && is_filled4(n.to)) return;
     uint64_t what = n.address ^ t->warp->block->linear << 48;

@@ -185,15 +185,17 @@ def read_warnings(output: str, files: tuple[str, ...]) -> list[str]:
 def unset_variables(output: str, name: str) -> list[tuple[int, str]]:
     """(line, variable) where an optimising compiler has seen that a variable may be read before it has a
     value: where it is declared, if the compiler says so."""
-    used, declared = {}, {}
+    found, last = [], {}
     for match in filter(None, map(DIAGNOSTIC.match, output.splitlines())):
         if match["file"] != name:
             continue
-        if found := UNSET.match(match["message"]):
-            used.setdefault(found["variable"], int(match["line"]))
-        elif found := DECLARED.match(match["message"]):
-            declared[found["variable"] or found["other"]] = int(match["line"])
-    return sorted((declared.get(variable, line), variable) for variable, line in used.items())
+        if unset := UNSET.match(match["message"]):
+            last[unset["variable"]] = len(found)
+            found.append((int(match["line"]), unset["variable"]))
+        elif (declared := DECLARED.match(match["message"])) and (declared["variable"] or declared["other"]) in last:
+            at = last[declared["variable"] or declared["other"]]
+            found[at] = (int(match["line"]), found[at][1])
+    return sorted(set(found))
 
 
 def read_nvcc_errors(output: str, name: str) -> list[tuple[int, str]]:
