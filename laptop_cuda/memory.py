@@ -75,7 +75,7 @@ def initialised(value):
             return None
         return known.written
     changed = (_bytes(owner) != known.poison).reshape(-1, owner.itemsize).any(1)
-    known.written |= np.repeat(changed, owner.itemsize)
+    known.written[np.repeat(changed, owner.itemsize)] = 1
     return known.written
 
 

@@ -91,9 +91,10 @@ class MemoryErrors(Facts):
                     f"value is undefined, {depends}.", "Usual cause: an offset that starts at half of 32 "
                     "where fewer lanes take part, or a block whose size is not a multiple of 32; start at "
                     "half of the lanes, or let all 32 take part.")
-        if self.reason in ("suspect", "local"):
+        if self.reason in ("suspect", "local", "member"):
             what = (f"`{self.detail}`, declared in line {self.e.offset}, before it has a value" if self.detail else
-                    "a local variable, or an element of a local array, before it has a value")
+                    "a local variable, or an element of a local array, before it has a value" if self.memory is None
+                    else f"{self._element()}, a member that had no value in the struct that was stored there")
             return (f"{kernel} reads {what}.", "Usual cause: a sum that does not start at 0, or something set on some "
                     "paths only: give it a value where it is declared.")
         if self.reason == "shared":

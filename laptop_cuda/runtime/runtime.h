@@ -117,6 +117,7 @@ struct __attribute__((visibility("default"))) Coordinates { unsigned x, y, z; };
 
 struct Unset { uintptr_t address; size_t bytes; const char* name; int line; uint32_t depth; unsigned char with; };
 struct Nothing { const void* pc; uintptr_t address; size_t size; uintptr_t to; };        // a read of what was never set
+struct Half { uintptr_t address; size_t bytes; intptr_t pc; int action; };       // of a copy of a struct
 struct alignas(64) Thread {      // the first two lines of the cache hold what every switch needs
     void* sp = nullptr;          // null: not started
     Warp* warp = nullptr;
@@ -157,6 +158,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     std::vector<Met> met;
     std::vector<Unset> unset;    // variables that the compiler suspects
     Nothing nothing = {};
+    Half half = {};
 };
 
 struct Warp {
@@ -489,7 +491,12 @@ template <class F> void forget_own(Thread* t, F which) {
     for (size_t i = t->unset.size(); i--;)
         if (which(t->unset[i])) t->unset.erase(t->unset.begin() + (std::ptrdiff_t)i);
 }
-void pass(Thread*, uintptr_t address, size_t, int action, const void* pc), own_scalar(Thread*, uintptr_t, size_t, int, const void*);
+void own_scalar(Thread*, uintptr_t address, size_t size, int action, const void* pc);
+void moves_struct(Thread*, const Half&);
+void pass(Thread*, uintptr_t address, size_t size, int action, const void* pc);          // of a hook
+// Which bytes were written, by a 1; null: not known. A struct may be copied with what it lacks: no 4 bytes of it are read alone.
+constexpr uint8_t COPIED_UNSET = 2;
+uint8_t* flags_of(const Thread*, Found, uintptr_t address);
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps = false);        // of a struct that is read whole
 void refine(Region&);            // from 4 bytes a cell to one
 

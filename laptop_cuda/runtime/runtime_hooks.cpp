@@ -102,6 +102,7 @@ void touch(uintptr_t address, size_t size, int action, bool is_volatile, const v
 void pass(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     if (is_own(t, address)) return own_scalar(t, address, size, action, pc);
     touch(address, size, action, false, pc);
+    if (size >= 8 && action && t->log && run->sanitizing) moves_struct(t, {address, size, (intptr_t)pc, action});
 }
 template <size_t SIZE> static inline void load(uintptr_t address, const void* pc) {
     Thread* t = current;
@@ -141,6 +142,7 @@ void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
     size_t piece = widest(address, bytes);
     if (!action && bytes > 4 && bytes <= 256 && run->sanitizing) pass_padding(address, bytes);
     for (uintptr_t end = address + bytes; address < end; address += piece) touch(address, piece, action, false, pc);
+    if (run->sanitizing && current->log) moves_struct(current, {address - bytes, bytes, (intptr_t)pc, action});
 }
 
 void check_range(uintptr_t address, size_t bytes, int action, const void* pc) {

@@ -53,6 +53,7 @@ static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action
 }
 static inline void note_own(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     if (!action && (size == 4 || size == 8) && is_filled4(address) && is_filled4(address + size - 4)) t->nothing = {pc, address, size, 0};
+    if (size >= 8) moves_struct(t, {address, size, (intptr_t)pc, action});
 }
 __attribute__((noinline)) static void look_closely(Thread* t, uintptr_t address, size_t size, int action, const void* pc, bool gone) {
     if (pending) resolve_pending();
@@ -66,5 +67,19 @@ void own_scalar(Thread* t, uintptr_t address, size_t size, int action, const voi
     bool gone = is_gone(address, pc);
     if (gone || pending || t->owes || t->nothing.pc || !t->unset.empty()) return look_closely(t, address, size, action, pc, gone);
     note_own(t, address, size, action, pc);
+}
+// A struct is copied with what was not set of it: that is not set where it goes, either. A compiler announces either side first.
+void moves_struct(Thread* t, const Half& one) {
+    Half other = t->half;
+    bool pair = other.bytes == one.bytes && other.action != one.action && (uintptr_t)(one.pc - other.pc + 64) < 128;
+    t->half = pair ? Half{} : one;
+    uintptr_t from = one.action ? other.address : one.address, to = one.action ? one.address : other.address;
+    if (!pair) return;
+    if (is_own(t, to)) return forget_own(t, [&](const Unset& u) { return u.address >= to && u.address < to + one.bytes; });
+    Found f = found_quickly(t, to, one.bytes);
+    uint8_t* flags = f.region && is_own(t, from) ? flags_of(t, f, to) : nullptr;
+    if (flags && one.bytes == t->nothing.size) t->nothing = {};
+    for (size_t i = 0; flags && i + 4 <= one.bytes; i += 4)
+        if (is_filled4(from + i)) memset(flags + i, COPIED_UNSET, 4);
 }
 }  // namespace laptop

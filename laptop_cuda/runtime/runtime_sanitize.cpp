@@ -371,7 +371,13 @@ static inline bool all_set(const uint8_t* flags, size_t size) {
     if (size != 4) return std::all_of(flags, flags + size, [](uint8_t x) { return x != 0; });
     uint32_t four;
     memcpy(&four, flags, 4);
-    return !((four - 0x01010101u) & ~four & 0x80808080u);        // no byte of it is 0
+    return four == 0x01010101u;
+}
+
+uint8_t* flags_of(const Thread* t, Found f, uintptr_t address) {
+    const Block& b = *t->warp->block;
+    if (f.region->space == LAPTOP_IN_SHARED) return b.shared_initialised + (address - (uintptr_t)b.shared);
+    return f.region->initialised ? f.region->initialised + (address - f.low) : nullptr;
 }
 
 // A struct of which a part was written is written: what lies between its members never is. Perhaps it is a float4: then
@@ -379,10 +385,7 @@ static inline bool all_set(const uint8_t* flags, size_t size) {
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps) {
     Found f = found_quickly(current, address, bytes);
     if (!f.region || (perhaps && f.region->space == LAPTOP_IN_SHARED)) return;
-    const Block& b = *current->warp->block;
-    bool in_shared = f.region->space == LAPTOP_IN_SHARED;
-    uint8_t* flags = in_shared ? b.shared_initialised + (address - (uintptr_t)b.shared)
-                     : f.region->initialised ? f.region->initialised + (address - f.low) : nullptr;
+    uint8_t* flags = flags_of(current, f, address);
     if (!flags) return;
     bool any = perhaps ? flags[0] && flags[8] : std::any_of(flags, flags + bytes, [](uint8_t x) { return x != 0; });
     if (any) memset(flags, 1, bytes);
@@ -408,7 +411,7 @@ bool init_check(Found f, uintptr_t address, size_t size, int action, const void*
     if (unwritten.size() >= 64) return false;
     Busy busy;
     Unwritten u;
-    u.error = make_error("uninitialized", in_shared ? "shared" : "global", pc, action);
+    u.error = make_error("uninitialized", *init == COPIED_UNSET ? "member" : in_shared ? "shared" : "global", pc, action);
     locate(u.error, b, address, size);
     u.block = b.linear;
     u.thread = current->index;
@@ -426,10 +429,8 @@ template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t addr
     size_t i = (address - s->low) / 4;
     Found f = found_quickly(t, address, 4);
     if (!f.region || !f.region->cells || f.region->grain != 4 || f.region->constant) return false;
-    bool in_shared = f.region->space == LAPTOP_IN_SHARED;
     Look l = {address, 4, STORES, f.region->space, false, pc, code_offset(pc), t, mark_of(t)};
-    uint8_t* flags = in_shared ? b.shared_initialised + (address - (uintptr_t)b.shared)
-                     : f.region->initialised ? f.region->initialised + (address - f.low) : nullptr;
+    uint8_t* flags = flags_of(t, f, address);
     Cell& c = f.region->cells[(address - f.low) / 4];
     __builtin_prefetch(&c + 2);          // nearly always the next access is to a neighbour
     if (l.conflicts(c.mark[Cell::WRITER]) || l.conflicts(c.mark[Cell::UPDATER])) return false;

@@ -412,7 +412,7 @@ void start_block(Block& b, uint64_t linear, uint64_t watched_with) {
         t.async_group = 0;
         t.met.clear();
         t.unset.clear();
-        t.nothing = {};
+        t.nothing = {}, t.half = {};
         t.warp->alive |= 1u << t.lane;
         wake(&t);
     }

@@ -10,8 +10,8 @@ from laptop_cuda.build import compiler
 
 SOURCE = tomllib.loads(Path(__file__).with_name("unset.toml").read_text())["source"]
 NAMED = {"best": "`most`, declared in line 4", "found": "`any`, declared in line 7", "part": "`a.x`, declared in line 9",
-         "filled": "an element of a local array", "gone": "that has returned"}
-OF_GCC = ("part", "filled")            # clang's analysis knows no members; its fill may be a program's value
+         "filled": "an element of a local array", "member": "a member that had no value", "gone": "that has returned"}
+OF_GCC = ("part", "filled", "member")         # clang's analysis knows no members; its fill may be a program's value
 X = np.arange(32, dtype=np.float32) % 9
 
 
@@ -20,7 +20,8 @@ def test_what_has_no_value_is_named_with_its_line(name):
     if compiler().clang and name in OF_GCC:
         pytest.skip("not decided with clang")
     with pytest.raises(cuda.KernelError, match=NAMED[name]) as caught, cuda.sanitize():
-        getattr(cuda.compile(SOURCE), name)[1, 32](X, np.zeros(32, np.float32))
+        more = [cuda.empty(64, dtype=np.float64)] * (name == "member")
+        getattr(cuda.compile(SOURCE), name)[1, 32](X, np.zeros(32, np.float32), *more)
     assert SOURCE.split("\n")[caught.value.line - 1].endswith(f"// {name}")
 
 
