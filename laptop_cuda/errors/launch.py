@@ -17,4 +17,4 @@ class LaunchErrors(Facts):
         return self.said(more=10 * self.e.offset)
 
     def _not_supported(self):
-        return self.said("a library's" if "::" in self.detail and " " not in self.detail else "")
+        return self.said("a library's" if "::" in self.detail and " " not in self.detail else None)

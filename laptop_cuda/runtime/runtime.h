@@ -159,6 +159,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     std::vector<Unset> unset;    // variables that the compiler suspects
     Nothing nothing = {};
     Half half = {};
+    uintptr_t awaits = 0;        // what it has read last by a volatile or atomic load
 };
 
 struct Warp {
@@ -220,6 +221,7 @@ struct Region {                  // one object that a kernel may touch
     int32_t memory = -1;         // index into Run::memories (arrays of a storage: see name_of)
 };
 
+struct Seen { uint64_t mark; uint32_t thread, interval; };        // of an atomic, by which thread and when
 struct Block {
     uint32_t index[3] = {}, linear = 0;
     uint32_t alive = 0, waiting = 0, at_grid = 0, predicates = 0;
@@ -227,6 +229,7 @@ struct Block {
     uint32_t barriers = 0;               // that it has passed
     uint64_t steps = 0, read_clocks = 0;
     bool barrier_opened = false;
+    std::vector<Seen> seen;              // of other blocks, the last few
     bool watched = false;                // traced, and not left out for want of time
     uint32_t rounds = 0;                 // in which its threads looked at memory again and again, since one came further
     bool gave_stacks = false;            // to the blocks that run while it waits for them: they are not its own
@@ -266,6 +269,7 @@ struct View { uint64_t low, high; int32_t array; };      // an array's bytes in 
 
 struct Found { Region* region; uintptr_t low; };         // low: where the object starts
 
+constexpr uint32_t UNDEFINED_FLOAT = 0xfffadbad;
 struct Storage {
     int host = 0;                // index into laptop_launch::storages
     uintptr_t data = 0;          // arena address of host byte `from`
@@ -366,8 +370,9 @@ struct Run {
     uint64_t slices = 0;                 // of blocks that wait for others in loops, since one came further
     Watch watch;
     laptop_error undefined = {};         // the first undefined value that a shuffle gave
+    bool stores_relaxed = false;         // to global memory
     uint64_t used_unset = 0;             // a first read of what may be a fill
-    unsigned char poison = 0xff;         // the bytes of an undefined value
+    unsigned char poison = 0xff;         // the bytes of an undefined value; where the host's code made the launch, a NaN's
     std::unique_ptr<Run> again;          // the same launch with another poison: does its result differ?
     // answers
     std::string printed;
@@ -446,6 +451,7 @@ Found find_in_peer(Block& owner, uintptr_t address, size_t size, int action, con
 // Set as the runtime is loaded; null where the pack is not there.
 struct Seams {
     void (*map_heap)();                          // before a traced launch of host code: the memory that it works on
+    bool (*host_sees)(uintptr_t address);        // while a kernel runs: managed or pinned memory
     bool (*is_registered)(const void* p, size_t bytes);      // memory of the host that kernels may use
     void (*run_children)(const laptop_launch&, Run&);        // what its kernel has launched
     bool (*run_awaited)(Block&);                 // false: none of its threads waits for children
@@ -470,6 +476,7 @@ void read_symbols();
 extern uintptr_t heap_base;      // of the device memory of whole programs, and so many bytes: 0 until there is some
 extern size_t heap_used;
 extern uintptr_t variables_low, variables_high;  // around the device variables of whole programs
+constexpr int RELAXED = 4;        // of a volatile or atomic access, beside its action
 inline void host_touches(uintptr_t address, size_t size, int action, const void* pc) {
     bool near_variables = address - variables_low < variables_high - variables_low;
     if (address - heap_base < heap_used || near_variables) seams.touched_by_host(address, size, action, pc);

@@ -85,7 +85,8 @@ static inline __attribute__((always_inline)) Region* checked(Thread* t, uintptr_
 // action: 0 load, 1 store, 2 atomic
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Thread* t = current;
-    if (!t) return host_touches(address, size, action, pc);
+    if (!t) return host_touches(address, size, action | (is_volatile ? RELAXED : 0), pc);
+    if (is_volatile) t->awaits = address;
     if (!t->log) return action || is_volatile ? pass_unwatched(t, address, size, action, is_volatile) : void();
     t->spins += is_volatile || action == 2;
     Region* region = checked(t, address, size, action, is_volatile, pc);

@@ -214,6 +214,15 @@ static bool depends_on_undefined(const laptop_launch& l, const Bytes& before) {
     return differs;
 }
 
+// Whether the NaN that stands for an undefined value is where this launch has written: arithmetic passes it on.
+static bool holds_undefined(const Region& r) {
+    for (uintptr_t at = r.low; r.cells && at + 4 <= r.low + r.bytes; at += 4) {
+        const Cell& c = r.cells[(at - r.low) / r.grain];
+        if ((c.mark[Cell::WRITER] || c.mark[Cell::UPDATER]) && !memcmp((void*)at, &UNDEFINED_FLOAT, 4)) return true;
+    }
+    return false;
+}
+
 static void perform(const laptop_launch& l) {
     laptop_error wrong = refused(l);
     if (wrong.kind) fail(wrong);
@@ -222,7 +231,9 @@ static void perform(const laptop_launch& l) {
     execute(l);
     if (!run->undefined.kind) return;
     bool repeats = !run->by_code;                // else it worked on the program's own memory
-    if (repeats && depends_on_undefined(l, before)) fail(run->undefined);
+    auto holds = [](const Storage& s) { return holds_undefined(s.region); };
+    if (repeats ? depends_on_undefined(l, before) : std::any_of(run->storages.begin(), run->storages.end(), holds))
+        fail(run->undefined);
     Busy busy;
     run->undefined.reason = repeats ? "unused shuffle" : "some shuffle";
     run->notes.push_back(run->undefined);

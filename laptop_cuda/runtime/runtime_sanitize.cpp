@@ -210,7 +210,27 @@ static void raced_with(const Cell& c, int k, const Look& l) {
     trust(e, l.address, l.t->warp->block->linear, l.t->index);
 }
 
+// Without any fence another block's later atomic may be seen before what it stored by a volatile or relaxed store.
+static void see(const Cell& c, const Look& l) {
+    uint64_t mark = c.mark[Cell::UPDATER];
+    Block& b = *l.t->warp->block;
+    if (!run->stores_relaxed || any_fence || l.space == LAPTOP_IN_SHARED || !l.conflicts(mark)) return;
+    for (const Seen& s : b.seen) {
+        bool later = s.mark > mark && run->intervals[interval_of(s.mark)].block == run->intervals[interval_of(mark)].block &&
+                     (interval_of(s.mark) > interval_of(mark) || thread_of(s.mark) == thread_of(mark));
+        if (l.action || !later || !(c.pc[Cell::UPDATER] & VOLATILE) || (s.thread != l.t->index && s.interval == b.interval)) continue;
+        laptop_error e = race_between(mark, c.pc[Cell::UPDATER], 1, l.address, l.size, 0, l.pc);
+        if (strcmp(e.reason, "between blocks")) return;
+        e.reason = "relaxed";
+        fail(e);
+    }
+    Busy busy;
+    if (b.seen.size() == 8) b.seen.erase(b.seen.begin());
+    if (b.seen.empty() || b.seen.back().mark != mark) b.seen.push_back({mark, l.t->index, b.interval});
+}
+
 static void look_for_writers(const Cell& c, const Look& l) {
+    if (l.atomic) see(c, l);
     if (l.conflicts(c.mark[Cell::WRITER])) raced_with(c, Cell::WRITER, l);
     if (!l.atomic && l.conflicts(c.mark[Cell::UPDATER])) raced_with(c, Cell::UPDATER, l);
     if (l.atomic && in_step(c, Cell::UPDATER, l))
@@ -220,6 +240,7 @@ static void look_for_writers(const Cell& c, const Look& l) {
 
 static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) {
     bool suspected = false;
+    if (l.atomic) see(*first, l);
     for (Cell* c = first; c <= last; ++c) {
         for (int k = 0; k < Cell::MARKS && !suspected; ++k) {
             if (!l.conflicts(c->mark[k])) continue;
@@ -343,6 +364,7 @@ void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile
         if (l.compares && !optimists.empty()) confirm(address, l.t);
         write_cells(first, last, l, f);
         init_check(f, address, size, action, pc);
+        if (action == 1 && relaxed && r.space != LAPTOP_IN_SHARED && current->clock < 1u << 21) run->stores_relaxed = true, ++current->clock;
         return;
     }
     for (Cell* c = first; c <= last; ++c) look_for_writers(*c, l);

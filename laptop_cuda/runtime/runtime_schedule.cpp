@@ -378,6 +378,7 @@ void start_block(Block& b, uint64_t linear, uint64_t watched_with) {
     b.waiting = b.at_grid = b.predicates = 0;
     b.steps = b.read_clocks = 0;
     b.rounds = 0;
+    b.seen.clear();
     b.barriers = 0;
     b.barrier_opened = false;
     b.watched = run->traced && to_be_watched(watched_with);
@@ -412,7 +413,7 @@ void start_block(Block& b, uint64_t linear, uint64_t watched_with) {
         t.async_group = 0;
         t.met.clear();
         t.unset.clear();
-        t.nothing = {}, t.half = {};
+        t.nothing = {}, t.half = {}, t.awaits = 0;
         t.warp->alive |= 1u << t.lane;
         wake(&t);
     }
@@ -458,6 +459,7 @@ static void nobody_changes(const Block& b) {
     for (const Thread& other : b.threads) {      // rather one that looks than one that waits for it
         if (other.state == State::FULL || other.state == State::READY) t = b.threads.begin() + other.index;
     }
+    if (t->awaits && seams.host_sees && seams.host_sees(t->awaits)) fail(error_of("not supported", "host", &*t, t->last_place));
     fail(error_of("deadlock", "nobody changes", &*t, t->last_place));
 }
 

@@ -95,6 +95,7 @@ const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, 
 
 void undefined_value(void* value, size_t bytes, int lane, const void* site) {
     memset(value, run ? run->poison : 0xff, bytes);
+    for (size_t i = 0; run && run->by_code && i + 4 <= bytes; i += 4) memcpy((char*)value + i, &UNDEFINED_FLOAT, 4);
     if (!run || !run->sanitizing || run->undefined.kind) return;
     run->undefined = make_error("uninitialized", "shuffle", site, 0);
     run->undefined.offset = lane;

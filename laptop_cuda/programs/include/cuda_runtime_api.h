@@ -398,6 +398,8 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t e) { return laptop::end_handle(e
 // The time that passed on this machine: never 0, as programs divide by it.
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
     if (!from || !to) return laptop::answer(cudaErrorInvalidResourceHandle);
+    if (LAPTOP_TRACED && !laptop::host_has_waited(to))
+        laptop::refused_call("cudaEventElapsedTime", "the event may not have come yet: no cudaEventSynchronize() before", LAPTOP_SITE);
     std::chrono::duration<float, std::milli> passed = *(laptop::Time*)to - *(laptop::Time*)from;
     *ms = passed.count() > 1e-3f ? passed.count() : 1e-3f;
     return cudaSuccess;

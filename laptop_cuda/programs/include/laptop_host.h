@@ -76,6 +76,7 @@ struct AsDevice {
 // The order of streams, events and host code (runtime_order.cpp): of checked programs.
 enum class Order { MADE, MADE_APART, RECORDED, AWAITS_EVENT, HOST_AWAITS_EVENT, HOST_AWAITS, HOST_AWAITS_ALL, STREAMS_MEET };
 void order(Order what, const void* stream = nullptr, const void* event = nullptr);
+bool host_has_waited(const void* event);
 struct Issued {                           // an operation, in a stream, while it is done; `waits`: host code goes on after it
     Issued(const void* stream, const char* what, const void* site, bool waits = true);
     ~Issued();

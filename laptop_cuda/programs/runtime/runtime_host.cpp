@@ -98,7 +98,9 @@ void touched_by_host(uintptr_t address, size_t size, int action, const void* pc)
     laptop_memory memory;
     laptop_error e = {};
     if (!size || as_device || !is_whole_program()) return;
-    if (!closed_to_host(address, size, e, memory)) return used_by_host(address, size, action != 0, pc);
+    bool relaxed = action & RELAXED || action == 2;          // beside what a kernel does meanwhile that is no race
+    action &= ~RELAXED;
+    if (!closed_to_host(address, size, e, memory)) return relaxed ? void() : used_by_host(address, size, action != 0, pc);
     std::lock_guard<std::recursive_mutex> lock(telling);
     bool writes = action == 1 || action == 2;
     if (writes && !*e.reason) host_wrote((void*)address, size);      // no second finding in the kernel that reads it
@@ -132,6 +134,7 @@ static void host_prints_strings(const char* format, const char* const* strings, 
 }
 
 static const bool watches = (seams.is_registered = is_registered, seams.touched_by_host = touched_by_host,
+                             seams.host_sees = [](uintptr_t p) { return place_of((void*)p, 1) == Place::BOTH; },
                              seams.host_prints = host_prints_strings, true);
 }  // namespace laptop
 

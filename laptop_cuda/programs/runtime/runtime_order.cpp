@@ -78,6 +78,13 @@ void order(Order what, const void* stream, const void* event) {
     }
 }
 
+bool host_has_waited(const void* event) {
+    Lock lock(one_at_a_time);
+    Clock both = streams[HOST].knows;
+    learn(both, recorded[event]);
+    return !is_sanitized() || both == streams[HOST].knows;
+}
+
 static int touched(const Region& r, uintptr_t low, uintptr_t high) {
     int how = 0;
     high = std::min(high, r.low + r.bytes);
