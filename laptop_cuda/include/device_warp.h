@@ -36,6 +36,7 @@ template <class T, class F> LAPTOP_QUIET T atomic(T* p, F change, const void* si
     will_update(p, sizeof(T), site, how);
     T old = *p;
     *p = change(old);
+    if (how & COMPARES && old == T() && !(*p == old)) took_lock();
     return old;
 }
 }  // namespace laptop

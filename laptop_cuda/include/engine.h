@@ -304,6 +304,7 @@ void will_write(void* p, size_t bytes, const void* site);
 void will_read_constant(const void* p, size_t bytes, const void* site);         // __ldg: nobody writes it in this launch
 enum { OF_BLOCK = 1, COMPARES = 2, ONLY_WRITES = 4 };         // an atomic of the block's scope; one that is a CAS
 void will_update(void* p, size_t bytes, const void* site, int how = 0);         // an atomic
+void took_lock();
 // Before a volatile access, or one that acquires, releases or is relaxed: a thread may wait for what it sees there.
 void will_communicate(void* p, size_t bytes, bool writes, const void* site);
 void move_unseen(void* to, const void* from, size_t bytes);   // for those who have said so

@@ -370,6 +370,7 @@ struct Run {
     uint64_t slices = 0;                 // of blocks that wait for others in loops, since one came further
     Watch watch;
     laptop_error undefined = {};         // the first undefined value that a shuffle gave
+    int locks_taken = 0;
     bool stores_relaxed = false;         // to global memory
     uint64_t used_unset = 0;             // a first read of what may be a fill
     unsigned char poison = 0xff;         // the bytes of an undefined value; where the host's code made the launch, a NaN's

@@ -463,6 +463,13 @@ static void nobody_changes(const Block& b) {
     fail(error_of("deadlock", "nobody changes", &*t, t->last_place));
 }
 
+// Who has taken a lock, perhaps, lets others run: if they take one that it takes next, and then wait for its own, they do here.
+void took_lock() {
+    if (!current || !current->log || !run->sanitizing || run->recording || ++run->locks_taken > 64) return;
+    current->warp->block->rounds = ROUNDS;
+    park(State::FULL);
+}
+
 // Runs the block until it ends (true) or all its threads wait for the other blocks (false).
 static bool run_block(Block& b) {
     blockIdx = {b.index[0], b.index[1], b.index[2]};
