@@ -284,6 +284,9 @@ static void resume(Thread* t) {
     current = nullptr;
 }
 
+// A block that has looked at memory for so many rounds lets others run, as on a card they would beside it.
+constexpr uint32_t ROUNDS = 64;
+
 static void run_warp(Warp& w) {
     unsettle_warp();
     for (int turns = 0;; ++turns) {
@@ -299,7 +302,7 @@ static void run_warp(Warp& w) {
         }
         if (w.block->watched) {
             // A lane that waits for another warp in a loop must not keep that warp from running.
-            bool others_next = turns >= 64 && w.full;
+            bool others_next = w.full && (turns >= 64 || w.block->rounds >= ROUNDS);
             merge(w, others_next);
             for (unsigned l = w.full; l; l &= l - 1) {
                 Thread* t = w.lanes[__builtin_ctz(l)];
@@ -447,9 +450,6 @@ static void deadlock(Block& b) {
     e.detail = run->detail.empty() ? nullptr : run->detail.c_str();
     fail(e);
 }
-
-// A block that has looked at memory for so many rounds lets others run, as on a card they would beside it.
-constexpr uint32_t ROUNDS = 64;
 
 // Not where it is recorded, which follows one block after the other, nor one that waits for what it has launched.
 static bool can_wait(const Block& b) { return !run->recording && b.alive && !run->loops; }
