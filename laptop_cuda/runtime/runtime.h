@@ -229,6 +229,7 @@ struct Block {
     uint32_t barriers = 0;               // that it has passed
     uint64_t steps = 0, read_clocks = 0;
     bool barrier_opened = false;
+    bool gives_way = false;              // to whoever may take a lock next
     std::vector<Seen> seen;              // of other blocks, the last few
     bool watched = false;                // traced, and not left out for want of time
     uint32_t rounds = 0;                 // in which its threads looked at memory again and again, since one came further

@@ -289,7 +289,7 @@ constexpr uint32_t ROUNDS = 64;
 
 static void run_warp(Warp& w) {
     unsettle_warp();
-    for (int turns = 0;; ++turns) {
+    for (size_t turns = 0;; ++turns) {
         while (w.ready) {
             if (run->cut) escape();
             resume(w.lanes[pick(w.ready)]);
@@ -302,7 +302,7 @@ static void run_warp(Warp& w) {
         }
         if (w.block->watched) {
             // A lane that waits for another warp in a loop must not keep that warp from running.
-            bool others_next = w.full && (turns >= 64 || w.block->rounds >= ROUNDS);
+            bool others_next = w.full && (turns * w.block->warps.size() >= 64 || w.block->gives_way);
             merge(w, others_next);
             for (unsigned l = w.full; l; l &= l - 1) {
                 Thread* t = w.lanes[__builtin_ctz(l)];
@@ -382,6 +382,7 @@ void start_block(Block& b, uint64_t linear, uint64_t watched_with) {
     b.steps = b.read_clocks = 0;
     b.rounds = 0;
     b.seen.clear();
+    b.gives_way = false;
     b.barriers = 0;
     b.barrier_opened = false;
     b.watched = run->traced && to_be_watched(watched_with);
@@ -466,7 +467,7 @@ static void nobody_changes(const Block& b) {
 // Who has taken a lock, perhaps, lets others run: if they take one that it takes next, and then wait for its own, they do here.
 void took_lock() {
     if (!current || !current->log || !run->sanitizing || run->recording || ++run->locks_taken > 64) return;
-    current->warp->block->rounds = ROUNDS;
+    current->warp->block->gives_way = true;
     park(State::FULL);
 }
 
@@ -492,7 +493,8 @@ static bool run_block(Block& b) {
         }
         b.barrier_opened = false;
         if (b.rounds >= ROUNDS && seams.deliver && seams.deliver(b, false)) b.rounds = 0;
-        if (b.rounds >= ROUNDS && can_wait(b)) {
+        if ((b.rounds >= ROUNDS || b.gives_way) && can_wait(b)) {
+            b.gives_way = false;
             end_watching(b, false);
             return false;
         }

@@ -28,6 +28,14 @@ __global__ void kept(int* lock, int* x) {
     __threadfence();
     *x += 1;
 }
+__global__ void crossed(int* lock, int* x, int how) {         // two blocks of two warps
+    int a = how && (blockIdx.x + threadIdx.x / 32) % 2, b = 1 - a;
+    if (threadIdx.x % 32) return;
+    while (atomicCAS(&lock[a], 0, 1)) {}
+    while (atomicCAS(&lock[b], 0, 1)) {}
+    __threadfence(); *x += 1; __threadfence();
+    atomicExch(&lock[b], 0), atomicExch(&lock[a], 0);
+}
 """
 ORDERS = ["plain", "forward", "reverse", "seeded"]
 
@@ -78,6 +86,9 @@ ALONE = {
             {FENCE} y[blockIdx.x] = buf[1 - blockIdx.x]; }}""", (FENCE, "")),
     "the last block's ticket comes behind a barrier": (LAST, (f"{FENCE} __syncthreads();", FENCE)),
     "and behind a fence of each thread": (LAST, (FENCE, "")),
+    "volatile data behind a counter": (
+        f"""volatile float* v = buf; if (t > 0) return; v[blockIdx.x] = 1; {FENCE} int n = atomicAdd(flag, 1); {FENCE}
+        if (n == 1) y[0] = v[0] + v[1];""", (FENCE, "")),
     "a count of two blocks": ("atomicAdd(flag, 1);", ("Add", "Add_block")),
     "and in PTX": ('asm("red.gpu.global.add.s32 [%0], 1;" :: "l"(flag) : "memory");', ("gpu", "cta")),
     "a flag in PTX, of a block": (
@@ -151,3 +162,12 @@ def test_a_wait_that_nothing_ends_is_a_deadlock(mod, order, kernel, block, line)
     with pytest.raises(cuda.KernelError, match="waits in a loop for memory that nobody changes") as caught:
         launch(order, mod[kernel][2, block], *args)
     assert caught.value.kind == "deadlock" and caught.value.line in ((line,) if order != "plain" else (0,))
+
+
+@pytest.mark.parametrize("grid, block", [(2, 1), (1, 64)])
+def test_locks_taken_in_two_orders_are_a_deadlock(mod, grid, block):
+    x = np.zeros(1, "i4")
+    launch("forward", mod.crossed[grid, block], np.zeros(2, "i4"), x, 0)
+    assert x[0] == 2
+    with pytest.raises(cuda.KernelError, match="locks taken in two orders"):
+        launch("forward", mod.crossed[grid, block], np.zeros(2, "i4"), x, 1)

@@ -181,3 +181,20 @@ int main() {
 def test_an_undefined_shuffle_of_a_program_does_not_make_its_launch_run_twice(program):
     ran = program(UNDEFINED)
     assert ran.stdout.split() == [str(i + 10) for i in range(16)]
+    error, = program(UNDEFINED.replace("int* x", "float* x")).errors
+    assert "undefined, and the result depends on it" in error["message"]
+
+
+WAITS = """
+__global__ void k(volatile int* go) { while (*go == 0); }
+int main() {
+    int* h; cudaHostAlloc(&h, 4, 0), *h = 0;
+    k<<<1, 1>>>(h), *(volatile int*)h = 1;
+    cudaDeviceSynchronize();
+}
+"""
+
+
+def test_a_kernel_that_waits_for_host_code_is_not_supported_and_no_bug(program):
+    error, = program(WAITS).errors
+    assert error["kind"] == "not supported" and "host code may change" in error["message"]
