@@ -8,6 +8,7 @@
 #include "cuda_device_properties.h"
 #include "cuda_errors.h"
 #include "laptop_host.h"
+#include "library_types.h"
 #include "vector_types.h"
 
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost,

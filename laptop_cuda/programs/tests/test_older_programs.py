@@ -8,6 +8,7 @@ OLD = r"""
 #include <cuComplex.h>
 #include <nvToolsExt.h>
 #include <sm_61_intrinsics.h>
+static_assert(CUDA_R_16BF == 14 && CUDA_R_32U == 12 && sizeof(cudaDataType_t) == 4, "");
 #ifndef __DRIVER_TYPES_H__
 #error a helper header would be of no use
 #endif
@@ -20,8 +21,8 @@ __global__ void old(int* y) {
         w = __shfl_xor(w, 1);
         if (threadIdx.x == 0) y[1] = w, y[2] = __popc(__activemask());
         unsigned odd = __ballot(threadIdx.x & 1);
-        int any = __any(threadIdx.x == 15), all = __all(threadIdx.x < 15);
-        if (threadIdx.x == 3) y[3] = odd, y[4] = any, y[5] = all, y[6] = __shfl_up(w, 1);
+        int any = __any(threadIdx.x == 15), all = __all(threadIdx.x < 15), up = __shfl_up(w, 1);
+        if (threadIdx.x == 3) y[3] = odd, y[4] = any, y[5] = all, y[6] = up;
     }
 }
 __global__ void square(cuComplex* z) {
