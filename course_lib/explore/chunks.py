@@ -36,7 +36,9 @@ def operations(size: int, width: int) -> int:
 class Chunks(Explorable):
     title = "The chunk walk"
     caption = ("Inside a chunk queries meet keys pair by pair; all earlier keys are read from one state, "
-               "which each chunk hands on. Chunks of 1 are the recurrence, one chunk is the parallel form.")
+               "which each chunk hands on. Chunks of 1 are the recurrence, one chunk is the parallel form. The "
+               "bars are torch's count of the chapter's function: whole squares, where the drawing shows the "
+               "triangles that are needed, and a state, also where one chunk makes it for no other.")
     controls = (Slider("size", (1, 2, 3, 4, 6, 8, 12, 24), 6, "chunk size", "tokens"),
                 Slider("step", range(1, TOKENS + 1), 3, "chunk number", play=True),
                 Slider("width", (2, 4, 8, 16, 32), 8, "width of the heads"))
@@ -64,7 +66,8 @@ class Chunks(Explorable):
         return canvas, (f"{TOKENS} tokens in {amount(count, 'chunks')} of {size}; chunk {now + 1} "
                         f"computes {amount(int(inside.sum()), 'pairs')} inside and reads {held} earlier keys "
                         f"from the state of {width} x {width} numbers. Pairs computed so far: {pairs}, in "
-                        f"the end {total} of {TOKENS * (TOKENS + 1) // 2}. The whole text, by chunk size: "
+                        f"the end {total} of {TOKENS * (TOKENS + 1) // 2}. The whole text, by chunk size, with whole "
+                        f"squares and the state: "
                         f"{told}.")
 
 
@@ -96,7 +99,7 @@ def draw_text(canvas: Canvas, now: int, inside, held: int, width: int) -> None:
 
 def draw_costs(canvas: Canvas, size: int, flops: dict) -> None:
     """Steps one after another, and operations, for every chunk size."""
-    for x, head in ((SIDE + 30, "size"), (SIDE + 80, "steps"), (SIDE + 92, "operations of the whole text")):
+    for x, head in ((SIDE + 30, "size"), (SIDE + 80, "steps"), (SIDE + 92, "operations, with whole squares and the state")):
         canvas.text(x, 78, head, size=11, anchor="start" if x > SIDE + 80 else "end", fill="faint")
     for row, (n, number) in enumerate(flops.items()):
         y = 86 + 22 * row

@@ -53,7 +53,8 @@ class Drafts(Explorable):
         canvas.text(520, 60, f"accepted: {rate:.3f}", bold=True)
         canvas.text(520, 84, f"{tokens_per_pass(rate, n):.2f} tokens per pass")
         canvas.text(520, 104, f"with {n} drafted", fill="faint")
-        said = ", ".join(f"{t} p {TARGET[i]:.2f} q {q[i]:.2f} accept {chance[i]:.2f} instead {left[i]:.2f}"
+        instead = [f" instead {part:.2f}" if rate < 1 else "" for part in left]     # nothing refused, nothing instead
+        said = ", ".join(f"{t} p {TARGET[i]:.2f} q {q[i]:.2f} accept {chance[i]:.2f}{instead[i]}"
                          for i, t in enumerate(TOKENS))
         return canvas, (f"{said}. A drafted token is accepted with probability {rate:.3f}; with "
                         f"{amount(n, 'tokens')} drafted, each accepted alike, this gives "

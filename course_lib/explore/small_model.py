@@ -98,7 +98,7 @@ class SmallModel(Explorable):
                "character gives in the chosen head. Below, a row per head: a frame is a character whose "
                "key and value the cache holds. At the foot is what may come next. Click a row to see its "
                "head, a written character to go back to it, or another next character to write that "
-               f"instead, which makes the line the prompt: of at most {MOST} characters.")
+               f"instead: the line then becomes the prompt (at most {MOST} characters, / is a new line).")
     controls = (Text("text", "My lord, the king", "prompt", MOST),
                 Slider("new", range(STEPS + 1), 6, "characters written", play=True),
                 Slider("layer", range(4), 0), Slider("head", range(4), 1),
@@ -118,11 +118,13 @@ class SmallModel(Explorable):
         (draw_map if mapped else draw_cache)(canvas, step, (layer, head), cell)
         draw_next(canvas, step, foot)
         grown = 2 * 4 * small_model()[0].config.d_model * len(step.weights)
+        needed = f"; its pass needs them all, the next forgets all but {WINDOW}" \
+            if not new and cache != "keeps all" and len(step.held) > WINDOW else ""
         return canvas, " ".join([
             f"The prompt {text!r} and {amount(new, 'characters')} written, "
             f"{in_line(step.text[len(text):])!r}. The cache {cache}: keys and values of {len(step.held)} of "
             f"{len(step.text)} characters in {len(step.weights)} layers, {step.bytes:,} bytes, {grown:,} per "
-            "character.",
+            f"character{needed}.",
             (all_look if mapped else looks)(step, layer, head), chances(step, temperature)])
 
 

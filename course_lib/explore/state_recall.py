@@ -58,7 +58,7 @@ class StateRecall(Explorable):
             canvas.curve([place(*point) for point in share.items()], stroke=colour, thick=2.5)
             canvas.circle(*place(pairs, share[pairs]), 5, fill=colour, about=f"{rule}: {share[pairs]:.1%}")
             now = found[pairs][rule]
-            draw_keys(canvas, 22 + 124 * row, f"{rule}: {share[pairs]:.1%} recalled", now[0].tolist(), colour)
+            draw_keys(canvas, 22 + 124 * row, f"{rule}: {share[pairs]:.1%}, mean of {DRAWS} draws", now[0].tolist(), colour)
             said.append(f"{rule} recalls {share[pairs]:.1%}, in the first draw "
                         f"{int(now[0].sum())} of {pairs}; by number of pairs: "
                         + ", ".join(f"{count}: {part:.1%}" for count, part in share.items()))
@@ -77,4 +77,4 @@ def draw_keys(canvas: Canvas, y: float, title: str, found: list[bool], colour: s
         if not hit:
             canvas.line(left + 3, top + 3, left + size - 3, top + size - 3, stroke="faint")
     below = y + 22 + (size + 2) * math.ceil(len(found) / 16)
-    canvas.text(RIGHT, below, "one draw, in the order of writing", size=11, fill="faint")
+    canvas.text(RIGHT, below, f"the first draw, {sum(found)} of {len(found)}, in the order of writing", size=11, fill="faint")

@@ -72,7 +72,8 @@ def gpu_table(word):
         print("Not measured on a card yet: all kernels of this chapter.")
         return
     width = max((len(row["case"]) for row in rows), default=0)
-    for card, here in groupby(rows, key=lambda row: f"{row['card']}, {row['date']}"):
+    when = "{0[card]}, {0[date]}".format
+    for card, here in groupby(sorted(rows, key=when), key=when):
         print(f"{card:<{23 + width}} {'ms':>7} {'ceiling':>7}  beside libraries")
         for row in sorted(here, key=lambda row: kernels.index(row["kernel"])):
             print(f"{row['kernel']:<22} {row['case']:<{width}} {row['ms']:7.3f} "
@@ -134,11 +135,11 @@ def right_on(kernels) -> dict[str, set[str]]:
 
 
 def measured():
-    """The rows of every card's file, each with its card and date."""
+    """The rows of every card's file, each with its card and date (its own, where it was measured again)."""
     for file in sorted(FOLDER.glob("*/bench.json")):
         bench = json.loads(file.read_text())
         for row in bench["rows"]:
-            yield row | {"card": bench["card"], "date": bench["date"]}
+            yield {"card": bench["card"], "date": bench["date"]} | row
 
 
 def percent(share):

@@ -125,7 +125,7 @@ def errors(results):
     fig, ax = figures.new(6, 3.2)
     (most, least), (fewest, _) = results["int8"], results["int4"]
     ax.plot([most / 2**10, fewest / 2**10], [100 * least, 1600 * least], "--", color=GREY, lw=1.2)
-    ax.text(most / 2**10 - 6, 100 * least, "twice the error per bit less", ha="right", va="bottom",
+    ax.text(most / 2**10 - 6, 100 * least, "twice the error per bit less", ha="right", va="top",
             fontsize=8.5, color=GREY)
     for (name, (size, error)), mark in zip(results.items(), "os^D"):
         ax.plot(size / 2**10, 100 * error, mark, markersize=9, color=INK)

@@ -9,9 +9,8 @@ ACCENT, GREY, LIGHT, WARM = COLOURS[5], "#999999", "#d6e6f4", "#f6dcc8"
 
 def two_orders(n=8, m=2):
     """The same three matrices multiplied from the left and from the right, to scale."""
-    orders = {"(Q Kᵀ) V": [("Q", n, m), ("×", "Kᵀ", m, n), ("=", "Q Kᵀ", n, n), ("×", "V", n, m)],
-              "Q (Kᵀ V)": [("Kᵀ", m, n), ("×", "V", n, m), ("=", "S", m, m),
-                           ("read by", "Q", n, m)]}
+    orders = {"(Φ_Q Φ_Kᵀ) V": [("Φ_Q", n, m), ("×", "Φ_Kᵀ", m, n), ("=", "Φ_Q Φ_Kᵀ", n, n), ("×", "V", n, m)],
+              "Φ_Q (Φ_Kᵀ V)": [("Φ_Kᵀ", m, n), ("×", "V", n, m), ("=", "S", m, m), ("read by", "Φ_Q", n, m)]}
     fig, axes = figures.new(8.2, 2.3, columns=2)
     told = []
     for ax, (name, parts) in zip(axes, orders.items()):
@@ -21,20 +20,24 @@ def two_orders(n=8, m=2):
                 width = 1.4 if len(sign[0]) == 1 else 4.6
                 ax.text(x + width / 2, n / 2, sign[0], ha="center", va="center", fontsize=9, color=INK)
                 x += width
-            made = sign == ["="]
+            made, label = sign == ["="], _maths(label)
             between = rows * columns if made else between
             figures.box(ax, x, (n - rows) / 2, columns, rows, WARM if made else LIGHT, label if made else "",
-                        edge=ACCENT if made else GREY, line=1.4, size=8.5)
+                        edge=ACCENT if made else GREY, line=1.4, size=11)
             ax.text(x + columns / 2, (n - rows) / 2 - 0.25, "" if made else label, ha="center", va="bottom",
-                    fontsize=9, color=INK)
+                    fontsize=11, color=INK)
             x += columns
         ax.set(xlim=(-0.3, 3.2 * n), ylim=(n + 0.4, -1.2), aspect="equal")
-        ax.set_title(f"{name}: {between} numbers in between", fontsize=9.5)
+        ax.set_title(f"{_maths(name)}: {between} numbers in between", fontsize=9.5)
         ax.axis("off")
         told.append(f"{name} makes a matrix of {between} numbers first")
     figures.show(fig, alt=f"Rectangles to scale for {n} tokens and {m} features. {'; '.join(told)}.",
                  caption=f"{n} tokens, {m} features: the order decides whether the matrix in between "
                          "grows with the text.")
+
+
+def _maths(name):
+    return name.replace("Φ_Q", r"$\Phi_Q$").replace("Φ_Kᵀ", r"$\Phi_K^\top$")
 
 
 def state_fills(keys, values):
@@ -70,20 +73,23 @@ def replace_at_a_key(stored=((0.0, 1, 0), (3.0, -1, 2)), key=(0.8, 0.6, 0), valu
     state = torch.outer(first, old)
     missing = v - k @ state
     after = state + torch.outer(k, missing)
-    parts = [("", "key k", k[:, None]), ("", "state S", state), ("", "value v", v[None]),
-             ("−", "S returns for k", (k @ state)[None]), ("=", "missing", missing[None]),
-             ("→", "S + k · missing", after), ("→", "returns for k", (k @ after).round(decimals=6)[None])]
-    largest = max(float(part.abs().max()) for *_, part in parts)
-    fig, ax = figures.new(8.4, 1.7)
-    left = 0
-    for sign, name, part in parts:
-        top, width = (3 - len(part)) / 2, part.shape[1]
-        _matrix(ax, left, top, part, largest, numbers=True)
-        ax.text(left + width / 2, top - 0.2, name, ha="center", va="bottom", fontsize=8.5, color=INK)
-        ax.text(left - 0.7, 1.5, sign, ha="center", va="center", fontsize=11, color=INK)
-        left += width + 1.4
-    figures.plain(ax, xlim=(-0.3, left - 1), ylim=(3.1, -0.7), aspect="equal")
-    told = "; ".join(f"{name}: {_rows(part.T if name == 'key k' else part)}" for _, name, part in parts)
+    returned = ("S returns for k", (k @ state)[None])
+    lines = [[("", "key k", k[:, None]), ("", "state S", state), ("→", *returned)],
+             [("", "value v", v[None]), ("−", *returned), ("=", "missing", missing[None])],
+             [("", "S + k · missing", after), ("→", "returns for k", (k @ after).round(decimals=6)[None])]]
+    parts = {name: part for line in lines for _, name, part in line}
+    largest = max(float(part.abs().max()) for part in parts.values())
+    fig, ax = figures.new(4.6, 4.0)
+    for line, middle in zip(lines, (1.5, 5.0, 8.5)):
+        left = 0
+        for sign, name, part in line:
+            top, width = middle - len(part) / 2, part.shape[1]
+            _matrix(ax, left, top, part, largest, numbers=True)
+            ax.text(left + width / 2, top - 0.1, name, ha="center", va="bottom", fontsize=9, color=INK)
+            ax.text(left - 0.7, middle, sign, ha="center", va="center", fontsize=11, color=INK)
+            left += width + 1.4
+    figures.plain(ax, xlim=(-0.3, 12.1), ylim=(10.1, -0.8), aspect="equal")
+    told = "; ".join(f"{name}: {_rows(part.T if name == 'key k' else part)}" for name, part in parts.items())
     figures.show(fig, alt=f"Numbers as cells. {told}.",
                  caption="The delta rule adds only what is missing: for this key the state then returns "
                          "exactly the value. Plain linear attention would have added all of v.")

@@ -176,6 +176,8 @@ exercise(id="7.13", answer=(1 - 0.8**5) / (1 - 0.8), tolerance=0.011, misconcept
                   ask="The second token was refused. Can the third still be used?"),
     Misconception("counts a token as kept even after a refusal, and forgets that of the pass", value=3.2,
                   ask="How likely is the third to be used, if the two before it have to be kept as well?"),
+    Misconception("drafts without an end, 1 / (1 - 0.8)", value=5,
+                  ask="Only four tokens are drafted. Which power of 0.8 is the last of the sum?"),
     Misconception("forgets the token that the pass adds itself", value=0.8 + 0.8**2 + 0.8**3 + 0.8**4,
                   ask="If all four are refused, does the pass yield nothing?"),
     Misconception("counts only the passes in which all four are kept", value=1 + 4 * 0.8**4,

@@ -123,6 +123,7 @@ def gate_cases(rng):
     half = torch.full((3, 1), 0.5)
     yield Case(torch.ones(3, 1), torch.ones(3, 1), half, label="one channel that halves at every token")
     yield Case(randn(rng, 5, 3), randn(rng, 5, 3), 0.9 + 0.1 * torch.rand(5, 3, generator=rng), label="gates near 1")
+    yield Case(randn(rng, 4, 1), randn(rng, 4, 1), torch.full((4, 1), 1e-20), label="4 tokens, a gate of 1e-20")
     yield Case(randn(rng, 64, 4), randn(rng, 64, 4), torch.tensor([0.02, 0.5, 0.99, 1.0]).expand(64, 4),
                label="a chunk of 64, one gate of 0.02")
     yield Case(randn(rng, 33, 2), randn(rng, 33, 2), 1e-4 ** torch.rand(33, 2, generator=rng), label="gates down to 0.0001")
