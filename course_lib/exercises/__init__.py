@@ -59,7 +59,7 @@ by arguments alone, with `misconceptions=[Misconception("sums over ...", change=
   exercise without `stub=` it is the solution's signature and docstring.
 - A misconception is either `code` (whole text), `body` (below the solution's `def` line), `change`, (old, new)
   or a list of such pairs, applied to the solution, or, for predict and choose, `value`. `name` continues
-  "Your answer is what you get if it ..."; it is a verb in the third person.
+  "This looks like code that ..."; it is a verb in the third person.
 - `call=`: a function `call(f, *args, **kwargs)` for what is not one plain call (a class, a sequence of
   appends, gradients). It is carried over as source, so it must stand alone: `torch`, `math`, `F`, `nn`,
   `einops` and given names only.

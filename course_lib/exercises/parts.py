@@ -21,7 +21,7 @@ class Case:
 
 @dataclass
 class Misconception:
-    """A usual wrong answer. `name` continues "what you get if it ..."; `ask` is a question that helps."""
+    """A usual wrong answer. `name` continues "code that ..."; `ask` is a question that helps."""
     name: str
     ask: str
     code: str | None = None

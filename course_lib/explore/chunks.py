@@ -38,7 +38,7 @@ class Chunks(Explorable):
     caption = ("Inside a chunk queries meet keys pair by pair; all earlier keys are read from one state, "
                "which each chunk hands on. Chunks of 1 are the recurrence, one chunk is the parallel form. The "
                "bars are torch's count of the chapter's function: whole squares, where the drawing shows the "
-               "triangles that are needed, and a state, also where one chunk makes it for no other.")
+               "triangles that are needed, and the state, even where a single chunk needs none.")
     controls = (Slider("size", (1, 2, 3, 4, 6, 8, 12, 24), 6, "chunk size", "tokens"),
                 Slider("step", range(1, TOKENS + 1), 3, "chunk number", play=True),
                 Slider("width", (2, 4, 8, 16, 32), 8, "width of the heads"))

@@ -154,7 +154,7 @@ def _name_misconception(exercise: Exercise, verdict: Verdict, known: tuple[str, 
     verdict.details = [d for d in verdict.details if d[0] != BROKEN]
     verdict.headline = (f"This is the answer of someone who {known[0]}."
                         if exercise.kind in ("predict", "choose")
-                        else f"Your answer is what you get if it {known[0]}.")
+                        else f"This looks like code that {known[0]}.")
 
 
 def mistakes(exercise: Exercise, asked: Request) -> list[tuple[str, str, Run]]:

@@ -5,12 +5,14 @@
 // over and hues are kept: ink becomes light, white dark. The still of a picture that moves has colours for both
 // themes, and takes those of JupyterLab's instead of the desktop's. In a notebook opened again the picture that moved
 // is gone with its kernel: JupyterLab shows an error and hides the still, which is shown here. (Its own way, the state
-// of widgets in the file, lasts until the next automatic save.) package.json turns the question about news off.
+// of widgets in the file, lasts until the next automatic save.) Printed
+// lines break between words. package.json turns the question about news off.
 (() => {
   const STYLE = `
     body[data-jp-theme-light="false"] img.course-figure { filter: invert(0.9) hue-rotate(180deg); }
     body[data-jp-theme-light="false"] .jp-RenderedHTML figure img { color-scheme: dark; }
     body[data-jp-theme-light="true"] .jp-RenderedHTML figure img { color-scheme: light; }
+    .jp-OutputArea-output.jp-RenderedText pre { word-break: normal; }
     .jp-RenderedHTML pre span[style*="opacity:.5"] { opacity: .8 !important; }
   `;
   const LOST = 'Error displaying widget: model not found';
