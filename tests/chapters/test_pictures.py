@@ -27,7 +27,7 @@ DRAWN = {
     "schedules": (asynchrony.schedules, "warpgroup 2: p0 at 2, s0 at 4, p1 at 6", lambda: asynchrony.schedules(2)),
     "roles": (asynchrony.roles, "consumers a warpgroup to empty (arrive); empty to producer one thread (may order)", None),
     "memories": (flash.memories, "A tile of 64 by 64 floats has 16 KiB", lambda: flash.memories(32)),
-    "delta": (linear.replace_at_a_key, "value v: (0, 2, -2); S returns for k: (1.8, -0.6, 1.2); missing: (-1.8, 2.6, -3.2)",
+    "delta": (linear.replace_at_a_key, "S returns for k: (1.8, -0.6, 1.2); value v: (0, 2, -2); missing: (-1.8, 2.6, -3.2)",
               lambda: linear.replace_at_a_key(value=(1.0, 2, -2))),
     "latent": (gqa.latent_flow, "kept: a latent of 512, a rotated key of 64; keys and values of 128 heads: 32,768",
                lambda: gqa.latent_flow(heads=64)),

@@ -6,13 +6,17 @@
 // themes, and takes those of JupyterLab's instead of the desktop's. In a notebook opened again the picture that moved
 // is gone with its kernel: JupyterLab shows an error and hides the still, which is shown here. (Its own way, the state
 // of widgets in the file, lasts until the next automatic save.) Printed
-// lines break between words. package.json turns the question about news off.
+// tables scroll, and fade where they are cut; other printed lines break between words. package.json turns the question about news off.
 (() => {
   const STYLE = `
     body[data-jp-theme-light="false"] img.course-figure { filter: invert(0.9) hue-rotate(180deg); }
     body[data-jp-theme-light="false"] .jp-RenderedHTML figure img { color-scheme: dark; }
     body[data-jp-theme-light="true"] .jp-RenderedHTML figure img { color-scheme: light; }
     .jp-OutputArea-output.jp-RenderedText pre { word-break: normal; }
+    .jp-OutputArea-output.jp-RenderedText pre.course-table { white-space: pre; overflow-x: auto;
+      animation: course-more linear; animation-timeline: scroll(self inline); }
+    @keyframes course-more {
+      from, 90% { mask-image: linear-gradient(to left, transparent, #000 40px); } to { mask-image: none; } }
     .jp-RenderedHTML pre span[style*="opacity:.5"] { opacity: .8 !important; }
   `;
   const LOST = 'Error displaying widget: model not found';
@@ -52,12 +56,17 @@
     }
   }
 
+  function markTable(pre) {
+    pre.classList.toggle('course-table', (pre.textContent.match(/[^\s|] {2,}\S/g) ?? []).length > 4);
+  }
+
   function watch(panel) {
     let waiting = false;
     const all = () => {
       waiting = false;
       panel.content.widgets.forEach(describe);
       panel.content.widgets.forEach(cell => mend(cell, panel.content.rendermime));
+      panel.content.node.querySelectorAll('.jp-RenderedText pre').forEach(markTable);
     };
     const soon = () => {
       if (!waiting) requestAnimationFrame(all);
