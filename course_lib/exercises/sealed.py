@@ -60,13 +60,13 @@ def write_sealed(path: Path, exercises: list[Exercise], tables: dict[str, list])
     path.write_bytes(zlib.compress(wire.pack({"exercises": [seal(e) for e in exercises], "tables": tables})))
 
 
-def _stored(path: Path) -> dict:
+def read_stored(path: Path) -> dict:
     return wire.unpack(zlib.decompress(Path(path).read_bytes()))
 
 
 def table(path: Path, name: str) -> Callable[[int], Any]:
     """The stored function `name`. For a solution's text it returns the student's own, once it passed."""
-    answers = _stored(path)["tables"][name]
+    answers = read_stored(path)["tables"][name]
 
     def look_up(number: int):
         if number not in range(len(answers)):
@@ -82,7 +82,7 @@ def table(path: Path, name: str) -> Callable[[int], Any]:
 
 def open_sealed(path: Path, code: dict[str, dict[str, Any]]) -> None:
     """Declare the exercises of a file that `write_sealed` wrote. `code`: id -> compare= and properties=."""
-    for data in _stored(path)["exercises"]:
+    for data in read_stored(path)["exercises"]:
         cases = [Case(*args, label=label, **kwargs) for args, kwargs, label in data["cases"]]
         stored = [(name, ask, read_run(run)) for name, ask, run in data["misconceptions"]]
         made = Exercise(**{name: data[name] for name in PLAIN}, solution_text=None, answer=None,

@@ -1,9 +1,7 @@
 """A kernel's bug as an exception: what happened, where, to which element, by whom, and the usual cause."""
-from .. import packs
 from ..arguments.inputs import replay
 from ..pictures.player import play
-from .launch import LaunchErrors
-from .memory import MemoryErrors
+from .teller import Teller
 
 
 class KernelError(RuntimeError):
@@ -46,25 +44,7 @@ def plain_error(error: KernelError) -> dict:
 
 def kernel_error(error, result) -> KernelError:
     """From the runtime's structure. `result` is the LaunchResult: names of memories, source, library."""
-    return _Teller(error, result).tell()
-
-
-class _Teller(MemoryErrors, LaunchErrors):
-    def tell(self) -> KernelError:
-        e = self.e
-        own = getattr(self, "_" + self.kind.replace(" ", "_"), self.said)
-        of_pack = next(filter(None, (p.told(self) for p in packs.named("errors"))), None)
-        what, cause = of_pack or own()
-        parts = [f"{self.kind}: {what}"]
-        if e.has_thread:
-            parts.append(self._where(e.who, self.place, not self.block_only))
-        if e.has_other:
-            parts.append(self._where(e.other, self.other_place))
-        if self.result.launched_by:
-            parts.append(self._launched(self.result.launched_by))
-        parts += [line for line in (cause, self._next_step()) if line]
-        block = tuple(e.who.block) if e.has_thread else None
-        thread = tuple(e.who.thread) if e.has_thread and not self.block_only else None
-        made = KernelError(self.kind, "\n".join(parts), self.result.kernel, block, thread, self.place.line)
-        made._failed = self.result
-        return made
+    told = Teller(error, result)
+    made = KernelError(told.kind, told.message(), result.kernel, told.block, told.thread, told.place.line)
+    made._failed = result
+    return made

@@ -1,5 +1,4 @@
 """Wrong accesses to memory in words: one method per kind, which gives (what happened, the usual cause)."""
-import ctypes
 import math
 import re
 
@@ -36,8 +35,7 @@ class MemoryErrors(Facts):
     def _takes_addresses(self) -> bool:
         """Whether the launch was given 64-bit integers, in an array or as a value of an address' size."""
         cells = self.result.inputs.cells if self.result.inputs else []
-        values = [int.from_bytes(c, "little") for c in cells
-                  if isinstance(c, ctypes.Array) and len(bytes(c)) == 8]
+        values = [int.from_bytes(c, "little") for c in cells if hasattr(c, "raw") and len(c) == 8]    # bytes, no pointer
         return (any(m.dtype in ("int64", "uint64") for m in self.result.memories)
                 or any(1 << 32 <= v < 1 << 48 for v in values))
 

@@ -34,7 +34,7 @@ class Parent:
 
 
 @dataclass
-class LaunchResult:
+class LaunchResult(lines.Texts):
     """What a launch left behind, free of C."""
     kernel: str
     grid: tuple[int, int, int]
@@ -83,14 +83,6 @@ class LaunchResult:
     def places(self, offsets) -> dict[int, lines.Place]:
         """{offset in the library: file and line}."""
         return lines.of(self.library, tuple(self.files), offsets)
-
-    def text(self, place: lines.Place) -> str:
-        """The source line at a place, "" if it is not known."""
-        text = self.files.get(place.file, "").split("\n")
-        return text[place.line - 1].rstrip() if 0 < place.line <= len(text) else ""
-
-    def in_included_file(self, place: lines.Place) -> bool:
-        return bool(place.file) and place.file != next(iter(self.files))
 
     @property
     def requests(self) -> list[dict]:

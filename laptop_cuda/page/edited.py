@@ -13,7 +13,8 @@ from .hooked import hooked
 
 # The text passes as a page has them, with an empty package in place of laptop_cuda/__init__.
 ROOMS = ("text/*.py", "rewrite/*.py", "ptx/*.py", "toolchain/__init__.py", "toolchain/cache.py", "toolchain/compilers.py",
-         "toolchain/precompiled.py", "sources.py", "packs.py", "pack.toml", "page/edited.py", "page/hooked.py")
+         "toolchain/precompiled.py", "toolchain/lines.py", "toolchain/line_table.py", "toolchain/object_file.py", "errors/facts.py", "errors/launch.py", "errors/memory.py", "errors/teller.py", "errors/words.toml",
+         "sources.py", "packs.py", "pack.toml", "kernel_text.py", "page/edited.py", "page/finding.py", "page/hooked.py")
 
 
 def prepared(asked: str) -> str:
@@ -33,13 +34,14 @@ def prepared(asked: str) -> str:
         named = lambda some: next((k for k in some if kernel in (k.name, k.function.name)), None)
         mine, before = named(found), named(given)
         if told := _no_launch(mine, before, kernel):
-            raise CompileError(name, job["text"], [(0, told)], "")
+            return json.dumps({"error": told, "kind": "launch" if mine else "not defined"})
         wanted = [(mine, instance)] if mine.template else [(k, "") for k in found if not k.template]
         text = written(files, name, wanted, folder)
     except CompileError as error:
-        return json.dumps({"error": str(error)})
+        return json.dumps({"error": str(error), "kind": "compile"})
     copies = {str(p): p.read_text(encoding="utf-8") for p in cache().glob("header-*/*")} if files[1:] else {}
-    return json.dumps({"text": text, "entry": [k for k, _ in wanted].index(mine), "copies": copies})
+    return json.dumps({"text": text, "entry": [k for k, _ in wanted].index(mine), "copies": copies,
+                       "parameters": mine.parameters})
 
 
 def _no_launch(mine: KernelText | None, before: KernelText, name: str) -> str:

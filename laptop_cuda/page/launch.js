@@ -27,12 +27,13 @@ function laptopLaunch(module, launch, data) {
   wasm.begin(launch.source, launch.entry, text(launch.kernel));
   [...launch.grid, ...launch.block].forEach((n, axis) => wasm.size(axis, n));
   wasm.limits(launch.shared, launch.shared_limit, launch.max_threads, launch.step_limit);
-  const places = launch.storages.map(storage => {
+  const maps = [], places = launch.storages.map(storage => {
     const at = put(data.subarray(storage.at, storage.at + storage.bytes));
     const flags = storage.written === null ? 0
       : put(storage.written < 0 ? new Uint8Array(storage.bytes)
         : data.subarray(storage.written, storage.written + storage.bytes));
     wasm.storage(at, storage.bytes, flags);
+    maps.push(flags);
     return at;
   });
   for (const a of launch.args) {
@@ -43,7 +44,8 @@ function laptopLaunch(module, launch, data) {
   const answer = JSON.parse(new TextDecoder().decode(bytes.subarray(at, bytes.indexOf(0, at))));
   if (answer.sites) laptopSums(answer);
   answer.arrays = launch.args.filter(a => a.storage >= 0).map(a => ({ ...a,
-    after: bytes.slice(places[a.storage] + a.offset, places[a.storage] + a.offset + a.bytes) }));
+    after: bytes.slice(places[a.storage] + a.offset, places[a.storage] + a.offset + a.bytes),
+    written: maps[a.storage] ? bytes.slice(maps[a.storage] + a.offset, maps[a.storage] + a.offset + a.bytes) : null }));
   return answer;
 }
 

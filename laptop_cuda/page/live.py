@@ -30,6 +30,7 @@ PACKAGES = {
                 "pyodide.mjs pyodide.asm.mjs pyodide.asm.wasm python_stdlib.zip pyodide-lock.json"),
     "binaryen": ("132.0.0", "4Usg7yEvwO3FMso3Oov6qkOOHSod1IEv+boKkh77kTljM+eNBouqCTbqWswGzbG+vDNO/b/v2C4gfEh1WgB9Lg==", "index.js"),
 }
+EMPTY = ("laptop_cuda/__init__.py", "laptop_cuda/page/__init__.py", "laptop_cuda/errors/__init__.py")
 PLAIN = ("bundle.js", "pyodide.mjs", "pyodide.asm.mjs", "compile.js", "pyodide-lock.json")    # scripts that a page loads by name
 CLANG = Compiler(("clang++",), True, "version 22")
 # The list of a module's sources, where there is one; and that one, where the runtime is linked alone.
@@ -70,13 +71,13 @@ def fetched(name: str) -> Path:
     return folder
 
 
-def write(to: Path) -> str:
+def write(to: Path, more: dict[str, bytes]) -> str:
     """All that a page loads for its compiler, into a folder of the book; what that weighs."""
     to.mkdir(parents=True)
     sources = [p for name in PACKAGES for p in fetched(name).iterdir() if p.name not in ("done", "lock")]
     kit = _kit()
     sources += [kit / "kit.json", kit / "flags.json", Path(__file__).parent / "compile.js"]
-    made = {p.name: p.read_bytes() for p in sources} | {"engine.zip": _zip()}
+    made = {p.name: p.read_bytes() for p in sources} | {"engine.zip": packed(more)}
     sizes = {}
     for name, data in sorted(made.items()):
         if name not in PLAIN:
@@ -140,12 +141,12 @@ def _tree(folder: Path) -> dict:
     return {p.name: _tree(p) if p.is_dir() else p.read_text(encoding="utf-8") for p in sorted(folder.iterdir())}
 
 
-def _zip() -> bytes:
-    """The engine's text passes and headers, as Python in a page finds them."""
+def packed(more: dict[str, bytes] = {}) -> bytes:
+    """The engine's text passes and headers, as Python in a page finds them, and `more` files of the book's."""
     engine, packed = Path(__file__).parents[1], io.BytesIO()
     with zipfile.ZipFile(packed, "w") as made:
-        for empty in ("laptop_cuda/__init__.py", "laptop_cuda/page/__init__.py"):
-            made.writestr(zipfile.ZipInfo(empty), "")
+        for path, content in (dict.fromkeys(EMPTY, b"") | more).items():
+            made.writestr(zipfile.ZipInfo(path), content)
         for path in sorted(p for pattern in (*ROOMS, "include/**/*") for p in engine.glob(pattern) if p.is_file()):
             made.writestr(zipfile.ZipInfo(path.relative_to(engine.parent).as_posix()), path.read_bytes())
     return packed.getvalue()

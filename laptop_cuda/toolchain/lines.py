@@ -17,6 +17,19 @@ class Place(NamedTuple):
 NOWHERE = Place("", 0)
 
 
+class Texts:
+    """{name: text} of a source and what it includes, source first, as `files`."""
+    files: dict[str, str]
+
+    def text(self, place: Place) -> str:
+        """The source line at a place, "" if it is not known."""
+        text = self.files.get(place.file, "").split("\n")
+        return text[place.line - 1].rstrip() if 0 < place.line <= len(text) else ""
+
+    def in_included_file(self, place: Place) -> bool:
+        return bool(place.file) and place.file != next(iter(self.files))
+
+
 @functools.lru_cache(maxsize=None)
 def _known(library: str) -> dict[int, Place]:
     return {}

@@ -37,7 +37,7 @@ BESIDE = "__device__ inline float row_sum(float x) { return 2 * x; }\n"
 
 
 def test_the_pages_python_writes_the_laptops_text_without_torch_and_ctypes(tmp_path):
-    zipfile.ZipFile(BytesIO(live._zip())).extractall(tmp_path / "page")
+    zipfile.ZipFile(BytesIO(live.packed())).extractall(tmp_path / "page")
 
     def prepared(text: str) -> dict:
         job = {"text": text, "given": TEXT, "name": "tile.cu", "kernel": "tile<32>", "beside": {"rows.cuh": BESIDE}, "define": []}

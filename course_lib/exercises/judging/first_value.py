@@ -14,8 +14,8 @@ from torch.utils._pytree import tree_leaves
 from ..parts import Case, Exercise
 from ..running.limits import TimeIsUp, guarded
 from ..running.namespace import driver
-from ..running.results import Request
-from ..running.runner import _Cell, line_of
+from ..running.results import Request, line_of
+from ..running.runner import _Cell
 from ..running.values import copied
 from .beside import Beside
 from .show import dtype_name, show

@@ -5,7 +5,7 @@ parameter, function or attribute of `self` that the student has called so is the
 
 import ast
 
-from laptop_cuda.only_kernels import plain_text, refused
+from laptop_cuda.kernel_text import plain_text, refused
 from ..running.kernel_runner import without_magic
 from ..running.namespace import definition_of
 from ..parts import Exercise

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ..parts import Array, Case, Exercise, Launch
-from ..running.results import Failure, Outcome, Run
-from ..running.runner import line_of
+from ..running.results import Failure, Outcome, Run, line_of
 from .show import SMALL, show
 from .verdict import NOT_RUN, PASSED, WRONG, Verdict, verdict_on
 

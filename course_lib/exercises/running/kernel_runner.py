@@ -1,4 +1,5 @@
 """Run a student's kernel on inputs: sanitized, counted, with poisoned outputs. The CUDA half of `runner`."""
+import math
 import re
 
 import torch
@@ -107,14 +108,18 @@ def _unwritten(tensor: torch.Tensor) -> str:
     written = initialised(tensor)
     if written is None or not tensor.numel():
         return ""
-    missing = (written.view(tensor.numel(), -1) == 0).any(1).nonzero().flatten()
-    if not len(missing):
+    return never_written((written.view(tensor.numel(), -1) == 0).any(1).nonzero().flatten().tolist(), tensor.shape)
+
+
+def never_written(missing: list[int], shape) -> str:
+    """Elements of an array of this shape, by number, in words; "" if there are none."""
+    if not missing:
         return ""
-    index, rest = [], int(missing[0])
-    for size in reversed(tensor.shape):
+    index, rest = [], missing[0]
+    for size in reversed(shape):
         index.insert(0, rest % size)
         rest //= size
-    return f"{len(missing)} of {tensor.numel()} elements, the first at [{', '.join(map(str, index))}]"
+    return f"{len(missing)} of {math.prod(shape)} elements, the first at [{', '.join(map(str, index))}]"
 
 
 def _counts(report, budget: float, builds: list) -> dict:

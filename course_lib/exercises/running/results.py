@@ -78,5 +78,10 @@ class PlainError(Exception):
         return [str(self)]
 
 
+def line_of(source: str, line: int | None) -> str:
+    lines = source.splitlines()
+    return lines[line - 1].strip() if line and 0 < line <= len(lines) else ""
+
+
 def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

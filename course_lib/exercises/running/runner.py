@@ -16,7 +16,7 @@ import torch
 from .first_nan import NanTracer
 from .limits import TimeIsUp, guarded
 from .namespace import build_namespace, definition_of, driver
-from .results import LATE, PRINTED, Failure, Foreign, Outcome, Request, Run, with_article
+from .results import LATE, PRINTED, Failure, Foreign, Outcome, Request, Run, line_of, with_article
 from .values import copied, freeze, has_nan, same, storages
 from .watch import HIDDEN, THREADS, calls, warm_up
 
@@ -217,8 +217,3 @@ def _is_subclass(value: Any) -> bool:
 
 def _argument(name) -> str:
     return f"argument {name + 1}" if isinstance(name, int) else name
-
-
-def line_of(source: str, line: int | None) -> str:
-    lines = source.splitlines()
-    return lines[line - 1].strip() if line and 0 < line <= len(lines) else ""

@@ -96,7 +96,7 @@ static void put_error(const laptop_result& r, const laptop_error& e) {
     answer += '{';
     put_text("kind", e.kind), put_text("reason", e.reason), put_text("detail", e.detail);
     answer += "\"offset\":" + std::to_string(e.offset) + ',';
-    put("size", e.size);
+    put("size", e.size), put("owner", e.owner), put("has", (uint64_t)e.has_thread);
     if (e.has_thread) put_party("who", e.who, e.file ? e.line : 0);
     if (e.has_other) put_party("other", e.other, 0);
     if (e.memory >= 0) {

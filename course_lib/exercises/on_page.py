@@ -1,0 +1,143 @@
+"""A kernel exercise in a page of the book: the page launches the reader's kernel on stored cases, and the judge's own
+code says what came of it. Runs in the browser's Python, where a part of torch stands in (`tools/book/page_torch.py`)."""
+import base64
+import json
+import struct
+import tempfile
+from pathlib import Path
+
+import torch
+
+from laptop_cuda.page.finding import told
+from laptop_cuda.text.outline import outline
+from laptop_cuda.text.signature import kernels
+
+from .declare import find
+from .judging.compare import close
+from .judging.judge import judge, plan
+from .judging.screen import screen
+from .judging.verdict import NOT_ATTEMPTED, Verdict
+from .parts import Case, Exercise, Misconception
+from .running.kernel_runner import STEPS, never_written, without_magic
+from .running.results import LATE, Failure, Outcome, Run
+from .running.values import same
+from .sealed import open_sealed, read_stored
+
+NUMBERS = {"int": ("int32", "<i"), "float": ("float32", "<f")}
+_shipped: dict[str, list] = {}           # id -> what the sanitizer says of a kernel to repair
+_launches: dict[str, list[dict]] = {}
+
+
+def opened(id: str, packed) -> str:
+    """Declares the exercise of a file; its launches, and the bytes of their arrays, as JSON."""
+    path = Path(tempfile.mkdtemp()) / "exercise"
+    path.write_bytes(plain_bytes(packed))
+    more = read_stored(path)["tables"]
+    open_sealed(path, {id: {"compare": close(**more["compare"])}})
+    exercise, data = find(id), bytearray()
+    exercise.misconceptions = [Misconception(m.name, m.ask, code=code)
+                               for m, code in zip(exercise.misconceptions, more["codes"])]
+    _shipped[id] = more["shipped"]
+    _launches[id] = [_launch(exercise, case, data) for case in _cases(exercise)]
+    return json.dumps({"launches": _launches[id], "data": base64.b64encode(data).decode()})
+
+
+def _cases(exercise: Exercise) -> list[Case]:
+    return list(exercise.cases(None))
+
+
+def _launch(exercise: Exercise, case: Case, data: bytearray) -> dict:
+    """As launch.js wants it: outputs are poisoned and count as not yet written."""
+    arrays, (step,) = plan(exercise, case)
+    storages, args = [], []
+    for a in arrays:
+        dtype = getattr(torch, a["dtype"])
+        size = dtype.itemsize * torch.empty(a["shape"], dtype=dtype).numel()
+        fresh = a["tensor"] is None
+        poison = b"\xff" if a["dtype"].startswith("float") else b"\x80"
+        data += bytes(-len(data) % 16)
+        storages.append({"at": len(data), "bytes": size, "written": -1 if fresh else None})
+        data += poison * size if fresh else a["tensor"].numpy().tobytes()
+    kernel = next(k for k in kernels(outline(exercise.stub)) if k.name == step["kernel"])
+    for (kind, value), name, type in zip(step["args"], kernel.parameters, kernel.types):
+        if kind == "array":
+            args.append({"name": name, "dtype": arrays[value]["dtype"], "itemsize": 4, "storage": value, "offset": 0,
+                         "bytes": storages[value]["bytes"], "shape": list(arrays[value]["shape"])})
+        else:
+            dtype, code = NUMBERS[type.removeprefix("const ")]
+            args.append({"name": name, "dtype": dtype, "value": list(struct.pack(code, value))})
+    sizes = {name: [*step[name], 1, 1][:3] for name in ("grid", "block")}
+    return sizes | {"kernel": step["kernel"], "source": 0, "shared": step["shared"], "shared_limit": 48 << 10,
+                    "max_threads": 0, "step_limit": STEPS, "storages": storages, "args": args}
+
+
+def screened(id: str, source: str) -> str:
+    """A verdict that needs no run, or what is to be compiled, as JSON."""
+    exercise = find(id)
+    if early := screen(exercise, source):
+        if early.status == NOT_ATTEMPTED:
+            early.details += _shipped[id]
+        return _shown(early)
+    return json.dumps({"job": {"text": "\n" + without_magic(source), "given": exercise.stub, "name": "<cell>",
+                               "kernel": exercise.name, "beside": {}, "define": [], "files": ["<cell>"]}})
+
+
+def judged(id: str, source: str, came: str, data=b"") -> str:
+    """The verdict on what the page brings: {"error", "kind"} of a text that gave no kernel, or {"parameters", "answers"},
+    one per case; `data` holds each answer's arrays and the maps of their written bytes, one behind the other."""
+    exercise, came = find(id), json.loads(came)
+    cases = _cases(exercise)
+    run = Run(failure=Failure(came["kind"], came["error"], name=exercise.name)) if "error" in came else Run(
+        _outcomes(exercise, cases, source, came, memoryview(plain_bytes(data))))
+    return _shown(judge(exercise, cases, run, source, oracle=exercise.oracle))
+
+
+def _outcomes(exercise: Exercise, cases: list[Case], source: str, came: dict, data: memoryview) -> list[Outcome]:
+    made, files = [], {"<cell>": "\n" + without_magic(source)}
+    for case, launch, answer in zip(cases, _launches[exercise.id], came["answers"]):
+        if answer is None:
+            made.append(Outcome(failure=Failure("timeout", f"{LATE} {exercise.limit:g} seconds")))
+        elif answer.get("error"):
+            named = [arg | {"name": name} for arg, name in zip(launch["args"], came["parameters"])]
+            made.append(Outcome(failure=Failure(*told(answer["error"], launch | {"args": named}, files))))
+        else:
+            outcome, data = _outcome(exercise, case, answer, data)
+            made.append(outcome)
+        if made[-1].failure and made[-1].failure.kind == "timeout":      # one endless loop is enough
+            return made + [Outcome(failure=made[-1].failure)] * (len(cases) - len(made))
+    return made
+
+
+def _outcome(exercise: Exercise, case: Case, answer: dict, data: memoryview) -> tuple[Outcome, memoryview]:
+    outcome, unwritten = Outcome([], counts=_counts(answer["table"]) if exercise.traffic else {}), []
+    for number, a in enumerate(plan(exercise, case)[0]):
+        dtype = getattr(torch, a["dtype"])
+        size = dtype.itemsize * torch.empty(a["shape"], dtype=dtype).numel()
+        after = torch.frombuffer(bytearray(data[:size]), dtype=dtype).reshape(tuple(a["shape"]))
+        data = data[size:]
+        if a["tensor"] is None:
+            written, data = bytes(data[:size]), data[size:]
+            missing = [n for n in range(size // dtype.itemsize) if not all(written[n * dtype.itemsize:(n + 1) * dtype.itemsize])]
+            unwritten += [never_written(missing, a["shape"])] * (a["role"] == "out")
+        if a["role"] in ("out", "inout"):
+            outcome.value.append(after)
+        elif a["role"] == "in" and not same(a["tensor"], after):
+            outcome.changed.append(f"argument {number + 1}")
+    outcome.counts["unwritten"] = next(filter(None, unwritten), "")
+    return outcome, data
+
+
+def _counts(table: list[dict]) -> dict:
+    """What a budget is about, of the engine's sums per operation: loads, stores, and those of shared memory."""
+    of = lambda name, *operations: sum(row[name] for row in table if row["operation"] in operations)
+    return {"moved": 32 * of("sectors", 0, 1), "stored": of("bytes", 1), "requests": of("requests", 2, 3),
+            "wavefronts": of("wavefronts", 2, 3)}
+
+
+def plain_bytes(data) -> bytes:
+    """Of the page's own array, or of Python's."""
+    return data.to_bytes() if hasattr(data, "to_bytes") else bytes(data)
+
+
+def _shown(verdict: Verdict) -> str:
+    return json.dumps({"verdict": verdict.as_dict() | {"ask": verdict.ask}, "html": verdict._repr_html_(), "text": str(verdict)})

@@ -1,0 +1,102 @@
+"""Kernel exercises on a page: the judge without torch, and the page's launches, say what the notebook says."""
+import base64
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
+
+import pytest
+import torch
+
+from course_lib.exercises import all_exercises, find
+from course_lib.exercises.judging.judge import evaluate
+from course_lib.tools.book import page_torch, working
+from laptop_cuda import page
+from laptop_cuda.page import live
+
+ASKED = [e.id for e in all_exercises() if e.language == "cuda" and int(e.id.split(".")[0]) <= 8]
+NODE = """
+const fs = require("fs"), [folder] = process.argv.slice(1), read = name => fs.readFileSync(`${folder}/${name}`);
+eval(read("launch.js") + "; globalThis.laptopLaunch = laptopLaunch");
+const module = new WebAssembly.Module(read("page.wasm")), data = new Uint8Array(read("data.bin"));
+console.log(JSON.stringify(JSON.parse(read("runs.json")).map(launches => {
+  const bytes = [], answers = launches.map(launch => {
+    const { error, table, arrays } = laptopLaunch(module, launch, data);
+    if (!error) for (const a of arrays) bytes.push(...[a.after, a.written].filter(Boolean));
+    return { error, table };
+  });
+  return { answers, data: Buffer.concat(bytes).toString("base64") };
+})));
+"""
+PYTHON = """
+import sys
+for name in ("numpy", "ctypes", "_ctypes"):
+    sys.modules[name] = None
+import base64, json
+import course_lib.exercises.on_page as work, laptop_cuda.page.edited as edited
+id, asked = sys.argv[1], json.load(sys.stdin)
+made = {"opened": json.loads(work.opened(id, base64.b64decode(asked["file"])))}
+for text, came in zip(asked["texts"], asked.get("came", [None] * len(asked["texts"]))):
+    first = json.loads(work.screened(id, text))
+    if "job" in first:
+        first = (json.loads(work.judged(id, text, json.dumps(came), base64.b64decode(came["data"]))) if came
+                 else json.loads(edited.prepared(json.dumps(first["job"]))))
+    made.setdefault("texts", []).append(first)
+print(json.dumps(made))
+"""
+
+
+def in_page(folder, id: str, **asked) -> dict:
+    """What the page's Python says, which is without torch and numpy."""
+    if not (folder / "rooms").exists():
+        with zipfile.ZipFile(BytesIO(live.packed(working.rooms()))) as rooms:
+            rooms.extractall(folder / "rooms")
+    asked["file"] = base64.b64encode(working.stored(find(id))).decode()
+    ran = subprocess.run([sys.executable, "-S", "-c", PYTHON, id], input=json.dumps(asked), capture_output=True, text=True,
+                         cwd=folder / "rooms", env={"LAPTOP_CUDA_CACHE": str(folder / "cache")})
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(page.missing()) or not shutil.which("node"), reason=page.missing() or "node is not installed")
+@pytest.mark.parametrize("id", ASKED)
+def test_the_verdicts_of_a_page_are_the_notebooks(id, tmp_path):
+    exercise = find(id)
+    assert not working.why_not(exercise)
+    texts = [exercise.cell(t) for t in (exercise.stub, exercise.solution, *map(exercise.wrong_code, exercise.misconceptions))]
+    made = in_page(tmp_path, id, texts=texts)
+    built = [n for n, one in enumerate(made["texts"]) if "entry" in one]
+    (tmp_path / "page.wasm").write_bytes(page.module([page.Source(made["texts"][n]["text"], ("<cell>",), ("-std=c++17",)) for n in built]))
+    (tmp_path / "data.bin").write_bytes(base64.b64decode(made["opened"]["data"]))
+    (tmp_path / "runs.json").write_text(json.dumps([
+        [launch | {"source": source, "entry": made["texts"][n]["entry"]} for launch in made["opened"]["launches"]]
+        for source, n in enumerate(built)]))
+    shutil.copy(page.LAUNCH, tmp_path)
+    ran = subprocess.run(["node", "-e", NODE, str(tmp_path)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    came = [one | {"data": ""} for one in made["texts"]]
+    for n, answer in zip(built, json.loads(ran.stdout)):
+        came[n] = answer | {"parameters": made["texts"][n]["parameters"]}
+    judged = in_page(tmp_path, id, texts=texts, came=came)["texts"]
+    assert [one["verdict"]["status"] for one in judged] == ["not attempted", "passed", *["wrong"] * len(exercise.misconceptions)]
+    for text, one in zip(texts[1:], judged[1:]):
+        verdict = evaluate(exercise, text)
+        assert one["verdict"] == verdict.as_dict() | {"ask": verdict.ask} and one["text"] == str(verdict), text
+
+
+def test_a_page_compares_as_torch_does():
+    rows = [0.5, float("nan"), float("inf"), -2.0, 1e30, 0.0]
+    mine, theirs = (lambda x, of=of: of(x) for of in (lambda x: page_torch.Tensor(x, (2, 3), page_torch.float32),
+                                                      lambda x: torch.tensor(x).reshape(2, 3)))
+    for other in (rows, [0.5, float("nan"), float("inf"), -2.1, 1e30, 0.0], [0.5, 0.0, float("-inf"), -2.0, float("nan"), 1.0]):
+        said = [[index.tolist() for index in (~((g == w) | isfinite(w) & ((g - w).abs() <= 1e-6 + 1e-4 * w.abs()))).nonzero()]
+                for g, w, isfinite in ((mine(rows), mine(other), page_torch.isfinite), (theirs(rows), theirs(other), torch.isfinite))]
+        assert said[0] == said[1]
+
+
+def test_every_kernel_exercise_of_the_chapters_with_buttons_can_be_worked():
+    assert len(ASKED) == 20 and not [id for id in ASKED if working.why_not(find(id))]
+    assert working.why_not(find("12.2")) and working.why_not(find("0.1"))
