@@ -14,9 +14,9 @@ BEYOND = {"__attribute__", "__attribute", "__declspec", "asm", "__asm__", "__asm
 RESERVED = re.compile(r"__\w+|_[A-Z]\w*")
 STANDARD = {"__int128", "__func__", "__FILE__", "__LINE__", "__VA_ARGS__", "__VA_OPT__", "_Bool",
             "__noinline__", "__maxnreg__"}
-# conversions, packed integers, and what is asked of a number
+# conversions, packed integers, what is asked of a number, and what macros make of two names
 INTRINSIC = re.compile(r"__[a-z]+\d*2[a-z]+\d*(?:_r[nzdu])?|__v[a-z]+[24]|"
-                       r"__(?:isnan|isinf|finite|signbit)[fd]?")
+                       r"__(?:isnan|isinf|finite|signbit)[fd]?|__(?:shfl(?:_up|_down|_xor)?|ballot)_sync")
 # an array without a size, whose elements no bounds check and, where it is constant, no hook sees
 OPEN_ARRAY = re.compile(r"(?:\A|[;{}])(?P<before>[^;{}()]*)\[\s*\]\s*[,;]")
 # names of the compiler and of the engine; `__builtin_align__` is CUDA's

@@ -38,7 +38,7 @@ def file() -> Path:
 
 def read() -> dict[str, dict]:
     """id -> {"status", "hints", "revealed"}."""
-    return _load(file()) if interactive() else _memory
+    return load(file()) if interactive() else _memory
 
 
 def update(id: str, **changes) -> dict:
@@ -48,7 +48,7 @@ def update(id: str, **changes) -> dict:
     path = file()
     try:
         with locked(path.parent, path.with_suffix(".lock").name):
-            marks = _load(path)
+            marks = load(path)
             mark = _change(marks, id, changes)
             write_whole(path, json.dumps(marks, indent=1, sort_keys=True))
             return mark
@@ -73,7 +73,7 @@ def _change(marks: dict, id: str, changes: dict) -> dict:
     return mark
 
 
-def _load(path: Path) -> dict[str, dict]:
+def load(path: Path) -> dict[str, dict]:
     try:
         marks = json.loads(path.read_text())
         return {k: v for k, v in marks.items() if isinstance(v, dict) and {"status", "hints", "revealed"}

@@ -2,6 +2,7 @@
 import inspect
 import os
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from . import marks, page
@@ -106,8 +107,11 @@ def reset(id: str) -> None:
         print(text)
 
 
-def progress(chapter: int | str | None = None) -> Progress:
-    """A table of where I stand, by chapter, and what to do next."""
+def progress(chapter: int | str | None = None, marks_of: str | None = None) -> Progress:
+    """A table of where I stand, by chapter, and what to do next. `marks_of`: a file of marks that a page of the book
+    has saved, which are added to those here."""
+    for id, mark in marks.load(Path(marks_of)).items() if marks_of else ():
+        marks.update(find(id).id, status=mark["status"], **{"revealed": True} if mark["revealed"] else {})
     if chapter is not None:
         words = [chapter_word(str(chapter))]
     elif marks.interactive():

@@ -47,7 +47,7 @@ async function loaded() {
   python.unpackArchive(await (await unpacked("engine.zip")).arrayBuffer(), "zip");
   const passes = python.pyimport("laptop_cuda.page.edited");
   const bytes = Object.entries(kit.binary).map(([name, text]) => [name, Uint8Array.from(atob(text), c => c.charCodeAt(0))]);
-  return { passes, clang, binaryen, flags, never: kit.never, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
+  return { python, passes, clang, binaryen, flags, never: kit.never, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
 }
 
 function put(files, path, text) {
@@ -85,25 +85,25 @@ async function built(parts, job) {
   const { passes, flags, tree } = parts, names = JSON.stringify(job.files), took = {};
   let clock = performance.now();
   const lap = name => { took[name] = Math.round(performance.now() - clock), clock = performance.now(); };
-  const { error, text, entry, copies } = JSON.parse(passes.prepared(JSON.stringify(job)));
+  const { text, copies, ...told } = JSON.parse(passes.prepared(JSON.stringify(job)));
   lap("text passes");
-  if (error) return { error };
+  if (told.error) return told;
   const files = { ...tree, "k.cpp": text };
   Object.entries(copies).forEach(copy => put(files, ...copy));
   const first = await ran(parts, flags.traced, files, "k.ll");
   lap("clang");
   const against = passes.refusal(first.failed, first.printed, job.text, job.name, names);
-  if (against) return { error: against };
+  if (against) return { error: against, kind: "compile" };
   const hooked = passes.with_hooks(first.made, names);
   lap("hooks");
   const second = await ran(parts, flags.object, { "k.ll": hooked }, "k.o");
   lap("code");
   const linked = second.failed ? second : await ran(parts, flags.link, { ...tree, "k.o": second.made }, "k.wasm");
   lap("link");
-  if (linked.failed) return { error: passes.refusal(true, linked.printed, job.text, job.name, names) };
+  if (linked.failed) return { error: passes.refusal(true, linked.printed, job.text, job.name, names), kind: "compile" };
   const module = await WebAssembly.compile(asyncified(parts, linked.made));
   lap("Asyncify");
-  return { module, entry, took };
+  return { module, ...told, took };
 }
 
 let ready = null;
@@ -111,7 +111,9 @@ onmessage = async ({ data: job }) => {
   try {
     const parts = await (ready ??= loaded().catch(error => { ready = null; throw error; }));
     say("building");
-    postMessage(await built(parts, job));
+    if (!job.python) return postMessage(await built(parts, job));
+    const [room, name, ...args] = job.python;       // a function of the book's own Python
+    postMessage({ value: parts.python.pyimport(room)[name](...args) });
   } catch (error) {
     const words = String(error?.message ?? error);
     postMessage({ crash: words === "unreachable" ? "it ran out of memory" : /call stack/.test(words) ? "the text is nested too deeply"

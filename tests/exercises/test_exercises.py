@@ -576,7 +576,7 @@ def test_marks_survive_and_a_pass_is_kept(at_home):
 
 def test_two_notebooks_at_once_lose_nothing(at_home, monkeypatch):
     """The second begins when the first has read the file and not yet written it."""
-    load = marks._load
+    load = marks.load
     second = threading.Thread(target=marks.update, args=("1.2",), kwargs={"status": PASSED})
 
     def loaded(path):
@@ -585,7 +585,7 @@ def test_two_notebooks_at_once_lose_nothing(at_home, monkeypatch):
             second.start()
             second.join(1)                               # it waits for the first, or is done by now
         return found
-    monkeypatch.setattr(marks, "_load", loaded)
+    monkeypatch.setattr(marks, "load", loaded)
     marks.update("1.1", status=PASSED)
     second.join()
     assert set(marks.read()) == {"1.1", "1.2"}

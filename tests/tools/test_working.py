@@ -81,7 +81,7 @@ def test_the_verdicts_of_a_page_are_the_notebooks(id, tmp_path):
     for n, answer in zip(built, json.loads(ran.stdout)):
         came[n] = answer | {"parameters": made["texts"][n]["parameters"]}
     judged = in_page(tmp_path, id, texts=texts, came=came)["texts"]
-    assert [one["verdict"]["status"] for one in judged] == ["not attempted", "passed", *["wrong"] * len(exercise.misconceptions)]
+    assert [one["verdict"]["status"] for one in judged] == ["not attempted", "passed", *["wrong"] * len(exercise.misconceptions)], judged[1]["text"]
     for text, one in zip(texts[1:], judged[1:]):
         verdict = evaluate(exercise, text)
         assert one["verdict"] == verdict.as_dict() | {"ask": verdict.ask} and one["text"] == str(verdict), text

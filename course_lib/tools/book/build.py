@@ -87,7 +87,7 @@ def write_source(source: Path, compiler: bool = False) -> None:
     for name, text in indexes.items():
         put(source / f"{name}.md", text)
     for path in chapters():
-        page = Page(path, pages)
+        page = Page(path, pages, compiler)
         put(source / "chapters" / path.name, nbformat.writes(page.build()))
         put(static / "notebooks" / path.name, emptied(path))
         for name, content in page.pictures.items():

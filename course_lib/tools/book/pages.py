@@ -10,7 +10,7 @@ import nbformat
 
 from course_lib.exercises.declare import find
 from course_lib.files import ROOT
-from course_lib.tools.book import index, moving, running, texts
+from course_lib.tools.book import index, moving, running, texts, working
 from course_lib.tools.book.texts import relinked
 
 SHOWN = re.compile(r"\bcuda\.show\(\s*[\"']([\w/]+)[\"']|\bcuda\.load\(\s*[\"']([\w/]+)[\"']")
@@ -26,8 +26,8 @@ CLICK = "Show a solution. It costs you the exercise: what you have read you will
 class Page:
     """One chapter: its cells changed for the book, its pictures as files."""
 
-    def __init__(self, path: Path, pages: dict[str, str]):
-        self.path, self.pages = path, pages
+    def __init__(self, path: Path, pages: dict[str, str], compiler: bool = False):
+        self.path, self.pages, self.compiler = path, pages, compiler
         self.notebook = nbformat.read(path, as_version=4)
         self.pictures: dict[str, bytes] = {}
         self.linked: set[str] = set()
@@ -55,7 +55,8 @@ class Page:
         """What runs on the page, the solution below a check, and links to files that a cell shows."""
         if cell.cell_type != "code":
             return []
-        runs = [nbformat.v4.new_markdown_cell(text) for text in running.after(self.path, cell)]
+        told = running.after(self.path, cell) + (working.after(cell) if self.compiler else [])
+        runs = [nbformat.v4.new_markdown_cell(text) for text in told]
         return runs + self._links(cell)
 
     def _links(self, cell) -> list:

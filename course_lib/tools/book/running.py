@@ -16,6 +16,7 @@ import nbformat
 
 from course_lib.files import ROOT
 from course_lib.tools import notebooks
+from course_lib.tools.book import working
 from laptop_cuda import page
 from laptop_cuda.page import live as page_compiler
 from laptop_cuda.build import cache as build_cache
@@ -129,12 +130,15 @@ def write(static: Path, chapters: list[Path], live: bool = False) -> str:
                 raise ValueError(f"{path.stem}: its kernels weigh {len(text) / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}")
             (static / "page" / f"{path.stem}.js").write_text(text, encoding="utf-8")
     (static / "run.js").write_text(front(live), encoding="utf-8")
-    said = f", {page_compiler.write(static / COMPILER)}" if live else ""
-    return f"{runs} launches run on the pages{said}"
+    if not live:
+        return f"{runs} launches run on the pages"
+    weight = page_compiler.write(static / COMPILER, working.rooms())
+    worked = sum(working.write(static / COMPILER, nbformat.read(path, as_version=4).cells) for path in chapters)
+    return f"{runs} launches run on the pages, {weight}, {worked} exercises are worked there"
 
 
 def front(live: bool = False) -> str:
     """run.js with the text that its worker runs; edit.js where a page has a compiler."""
     worker = json.dumps(page.LAUNCH.read_text(encoding="utf-8"))
-    parts = ["run.js", *(["edit.js"] if live else [])]
+    parts = ["run.js", *(["edit.js", "work.js"] if live else [])]
     return "\n".join([f"window.courseLaunch = {worker};", *((ASSETS / part).read_text(encoding="utf-8") for part in parts)])

@@ -11,7 +11,8 @@ function end() {
   worker = null;
 }
 
-function compiled(job, { say, stop, make }) {
+// What the worker answers to a job: a module, a value of its Python's, or what is wrong with the text.
+function sent(job, { say, stop, make }) {
   if (location.protocol === "file:") throw new Error(FROM_DISK);
   worker ??= new Worker(COMPILER, { type: "module" });
   return new Promise((done, failed) => {
@@ -24,12 +25,11 @@ function compiled(job, { say, stop, make }) {
         if (bar) bar.value = data.part;
         else say("loading", "Loading the compiler. The browser keeps it.", bar = make("progress", { max: 1, ariaLabel: "Loading" }));
       } else if (data.state === "building") {
-        say("running", "Compiling ...");
+        say("running", job.python ? "Checking ..." : "Compiling ...");
         clock = setTimeout(() => over(`The compiler was stopped after ${SECONDS} seconds.`), 1000 * SECONDS);
       } else {
         clearTimeout(clock);
         if (data.crash) failed(new Error(`The compiler gave up: ${data.crash}. The page goes on, and so does the next run.`));
-        else if (data.error) failed(Object.assign(new Error("It does not compile."), { shown: data.error }));
         else done(data);
       }
     };
@@ -37,9 +37,15 @@ function compiled(job, { say, stop, make }) {
   });
 }
 
+async function compiled(job, how) {
+  const made = await sent(job, how);
+  if (made.error) throw Object.assign(new Error("It does not compile."), { shown: made.error });
+  return made;
+}
+
 // The text with the numbers of its lines, which compiler and findings name.
-function textOf(source, kernel, make) {
-  const given = source.lines[0].join("\n"), name = kernel.split("<")[0].split("::").pop();
+function textOf(given, kernel, make) {
+  const name = kernel.split("<")[0].split("::").pop();
   const area = make("textarea", { value: given, spellcheck: false, wrap: "off", ariaLabel: `Source of ${kernel}` });
   const numbers = make("pre", { ariaHidden: "true" });
   const number = () => {
@@ -53,6 +59,7 @@ function textOf(source, kernel, make) {
     box: make("div", { className: "run-editor", tabIndex: -1 }, numbers, area) };
 }
 
+Object.assign(window, { courseCompiler: { sent, textOf, FROM_DISK } });
 window.courseEditor = (cell, { form, result, make, chapter, kernel }) => {
   const edit = make("button", { type: "button" }, "Edit the kernel");
   const reset = make("button", { type: "button", hidden: true }, "As it was");
@@ -63,7 +70,7 @@ window.courseEditor = (cell, { form, result, make, chapter, kernel }) => {
     try {
       if (!text) {
         const { launches, sources } = await chapter();
-        text = textOf(sources[launches[cell.dataset.kernel].source], kernel, make);
+        text = textOf(sources[launches[cell.dataset.kernel].source].lines[0].join("\n"), kernel, make);
         text.area.oninput = () => { text.number(); changed(); };
         text.area.onkeydown = event => {
           if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.preventDefault(), form.requestSubmit();

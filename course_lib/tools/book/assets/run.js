@@ -70,9 +70,9 @@ function inWorker(module, launch, data, stop) {
     worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
   }
   return new Promise((done, failed) => {
-    const ended = words => { end(); failed(new Error(words)); };
+    const ended = (words, more) => { end(); failed(Object.assign(new Error(words), more)); };
     const clock = setTimeout(() => ended(`The launch was stopped after ${SECONDS} seconds. Usual cause: a loop that does ` +
-      "not end, or a size that is large for a page."), 1000 * SECONDS);
+      "not end, or a size that is large for a page.", { late: true }), 1000 * SECONDS);
     stop.onclick = () => { clearTimeout(clock); ended("Stopped."); };
     worker.onerror = event => { clearTimeout(clock); ended(`The browser ended the launch: ${event.message}`); };
     worker.onmessage = ({ data: { answer, crash } }) => {
@@ -237,6 +237,7 @@ function number([, dtype, bytes]) {
 }
 
 function mount(cell) {
+  if (cell.dataset.exercise) return window.courseExercise?.(cell, { make, inWorker, lacking });
   const { kernel, grid, block, values } = JSON.parse(cell.dataset.launch);
   const sizes = given => given.slice(0, given[2] > 1 ? 3 : given[1] > 1 ? 2 : 1).join(", ");
   const button = make("button", { type: "submit" }, "Run ", make("code", {}, kernel));
