@@ -2,6 +2,7 @@
 code says what came of it. Runs in the browser's Python, where a part of torch stands in (`tools/book/page_torch.py`)."""
 import base64
 import json
+import math
 import struct
 import tempfile
 from pathlib import Path
@@ -23,6 +24,7 @@ from .running.results import LATE, Failure, Outcome, Run
 from .running.values import same
 from .sealed import open_sealed, read_stored
 
+ITEM = 4                     # bytes of a number: float32 or int32
 NUMBERS = {"int": ("int32", "<i"), "float": ("float32", "<f")}
 _shipped: dict[str, list] = {}           # id -> what the sanitizer says of a kernel to repair
 _launches: dict[str, list[dict]] = {}
@@ -30,20 +32,15 @@ _launches: dict[str, list[dict]] = {}
 
 def opened(id: str, packed) -> str:
     """Declares the exercise of a file; its launches, and the bytes of their arrays, as JSON."""
-    path = Path(tempfile.mkdtemp()) / "exercise"
+    path, data = Path(tempfile.mkdtemp()) / "exercise", bytearray()
     path.write_bytes(plain_bytes(packed))
     more = read_stored(path)["tables"]
     open_sealed(path, {id: {"compare": close(**more["compare"])}})
-    exercise, data = find(id), bytearray()
+    exercise, _shipped[id] = find(id), more["shipped"]
     exercise.misconceptions = [Misconception(m.name, m.ask, code=code)
                                for m, code in zip(exercise.misconceptions, more["codes"])]
-    _shipped[id] = more["shipped"]
-    _launches[id] = [_launch(exercise, case, data) for case in _cases(exercise)]
+    _launches[id] = [_launch(exercise, case, data) for case in exercise.cases(None)]
     return json.dumps({"launches": _launches[id], "data": base64.b64encode(data).decode()})
-
-
-def _cases(exercise: Exercise) -> list[Case]:
-    return list(exercise.cases(None))
 
 
 def _launch(exercise: Exercise, case: Case, data: bytearray) -> dict:
@@ -51,24 +48,25 @@ def _launch(exercise: Exercise, case: Case, data: bytearray) -> dict:
     arrays, (step,) = plan(exercise, case)
     storages, args = [], []
     for a in arrays:
-        dtype = getattr(torch, a["dtype"])
-        size = dtype.itemsize * torch.empty(a["shape"], dtype=dtype).numel()
-        fresh = a["tensor"] is None
-        poison = b"\xff" if a["dtype"].startswith("float") else b"\x80"
+        fresh = (b"\xff" if a["dtype"] == "float32" else b"\x80") * _size(a) if a["tensor"] is None else b""
         data += bytes(-len(data) % 16)
-        storages.append({"at": len(data), "bytes": size, "written": -1 if fresh else None})
-        data += poison * size if fresh else a["tensor"].numpy().tobytes()
+        storages.append({"at": len(data), "bytes": _size(a), "written": -1 if a["tensor"] is None else None})
+        data += fresh or a["tensor"].numpy().tobytes()
     kernel = next(k for k in kernels(outline(exercise.stub)) if k.name == step["kernel"])
     for (kind, value), name, type in zip(step["args"], kernel.parameters, kernel.types):
         if kind == "array":
-            args.append({"name": name, "dtype": arrays[value]["dtype"], "itemsize": 4, "storage": value, "offset": 0,
+            args.append({"name": name, "dtype": arrays[value]["dtype"], "itemsize": ITEM, "storage": value, "offset": 0,
                          "bytes": storages[value]["bytes"], "shape": list(arrays[value]["shape"])})
         else:
             dtype, code = NUMBERS[type.removeprefix("const ")]
             args.append({"name": name, "dtype": dtype, "value": list(struct.pack(code, value))})
-    sizes = {name: [*step[name], 1, 1][:3] for name in ("grid", "block")}
-    return sizes | {"kernel": step["kernel"], "source": 0, "shared": step["shared"], "shared_limit": 48 << 10,
-                    "max_threads": 0, "step_limit": STEPS, "storages": storages, "args": args}
+    return {"kernel": step["kernel"], "source": 0, "shared": step["shared"], "shared_limit": 48 << 10, "max_threads": 0,
+            "step_limit": STEPS, "storages": storages, "args": args,
+            **{name: [*step[name], 1, 1][:3] for name in ("grid", "block")}}
+
+
+def _size(array: dict) -> int:
+    return ITEM * math.prod(array["shape"])
 
 
 def screened(id: str, source: str) -> str:
@@ -83,16 +81,16 @@ def screened(id: str, source: str) -> str:
 
 
 def judged(id: str, source: str, came: str, data=b"") -> str:
-    """The verdict on what the page brings: {"error", "kind"} of a text that gave no kernel, or {"parameters", "answers"},
-    one per case; `data` holds each answer's arrays and the maps of their written bytes, one behind the other."""
+    """The verdict on what the page brings: {"error", "kind"} of a text that gave no kernel, or {"parameters",
+    "answers"}, one per case; `data` holds each answer's arrays and maps of written bytes, one behind the other."""
     exercise, came = find(id), json.loads(came)
-    cases = _cases(exercise)
+    cases = list(exercise.cases(None))
     run = Run(failure=Failure(came["kind"], came["error"], name=exercise.name)) if "error" in came else Run(
         _outcomes(exercise, cases, source, came, memoryview(plain_bytes(data))))
     return _shown(judge(exercise, cases, run, source, oracle=exercise.oracle))
 
 
-def _outcomes(exercise: Exercise, cases: list[Case], source: str, came: dict, data: memoryview) -> list[Outcome]:
+def _outcomes(exercise: Exercise, cases: list, source: str, came: dict, data: memoryview) -> list[Outcome]:
     made, files = [], {"<cell>": "\n" + without_magic(source)}
     for case, launch, answer in zip(cases, _launches[exercise.id], came["answers"]):
         if answer is None:
@@ -103,26 +101,21 @@ def _outcomes(exercise: Exercise, cases: list[Case], source: str, came: dict, da
         else:
             outcome, data = _outcome(exercise, case, answer, data)
             made.append(outcome)
-        if made[-1].failure and made[-1].failure.kind == "timeout":      # one endless loop is enough
-            return made + [Outcome(failure=made[-1].failure)] * (len(cases) - len(made))
-    return made
+    return made + [made[-1]] * (len(cases) - len(made))      # one endless loop is enough
 
 
 def _outcome(exercise: Exercise, case: Case, answer: dict, data: memoryview) -> tuple[Outcome, memoryview]:
     outcome, unwritten = Outcome([], counts=_counts(answer["table"]) if exercise.traffic else {}), []
     for number, a in enumerate(plan(exercise, case)[0]):
-        dtype = getattr(torch, a["dtype"])
-        size = dtype.itemsize * torch.empty(a["shape"], dtype=dtype).numel()
-        after = torch.frombuffer(bytearray(data[:size]), dtype=dtype).reshape(tuple(a["shape"]))
+        size, role = _size(a), a["role"]
+        after = torch.frombuffer(bytearray(data[:size]), dtype=getattr(torch, a["dtype"])).reshape(a["shape"])
         data = data[size:]
         if a["tensor"] is None:
-            written, data = bytes(data[:size]), data[size:]
-            missing = [n for n in range(size // dtype.itemsize) if not all(written[n * dtype.itemsize:(n + 1) * dtype.itemsize])]
-            unwritten += [never_written(missing, a["shape"])] * (a["role"] == "out")
-        if a["role"] in ("out", "inout"):
-            outcome.value.append(after)
-        elif a["role"] == "in" and not same(a["tensor"], after):
-            outcome.changed.append(f"argument {number + 1}")
+            missing = [at // ITEM for at in range(0, size, ITEM) if not all(data[at:at + ITEM])]
+            unwritten += [never_written(missing, a["shape"])] * (role == "out")
+            data = data[size:]
+        outcome.value += [after] * (role in ("out", "inout"))
+        outcome.changed += [f"argument {number + 1}"] * (role == "in" and not same(a["tensor"], after))
     outcome.counts["unwritten"] = next(filter(None, unwritten), "")
     return outcome, data
 

@@ -45,7 +45,7 @@ def missing() -> str:
 
 def module(sources: list[Source]) -> bytes:
     """One module of all sources; a launch names a source by its place in the list."""
-    key = digest(_runtime_key(), *(p.read_bytes() for p in sorted(HERE.parent.glob("*.py"))), *(str(s) for s in sources))
+    key = digest(_runtime_key(), *((HERE.parent / f"{own}.py").read_bytes() for own in ("build", "hooked")), *map(str, sources))
     made = cache() / f"page-{key}"
     with locked(made):
         if not (made / "page.wasm").exists():

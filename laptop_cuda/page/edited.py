@@ -13,8 +13,8 @@ from .hooked import hooked
 
 # The text passes as a page has them, with an empty package in place of laptop_cuda/__init__.
 ROOMS = ("text/*.py", "rewrite/*.py", "ptx/*.py", "toolchain/__init__.py", "toolchain/cache.py", "toolchain/compilers.py",
-         "toolchain/precompiled.py", "toolchain/lines.py", "toolchain/line_table.py", "toolchain/object_file.py", "errors/facts.py", "errors/launch.py", "errors/memory.py", "errors/teller.py", "errors/words.toml",
-         "sources.py", "packs.py", "pack.toml", "kernel_text.py", "page/edited.py", "page/finding.py", "page/hooked.py")
+         "toolchain/precompiled.py", "toolchain/lines.py", "toolchain/line_table.py", "toolchain/object_file.py",
+         "errors/[!_]*.*", "sources.py", "packs.py", "pack.toml", "kernel_text.py", "page/edited.py", "page/finding.py", "page/hooked.py")
 
 
 def prepared(asked: str) -> str:

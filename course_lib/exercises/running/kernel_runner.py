@@ -108,7 +108,8 @@ def _unwritten(tensor: torch.Tensor) -> str:
     written = initialised(tensor)
     if written is None or not tensor.numel():
         return ""
-    return never_written((written.view(tensor.numel(), -1) == 0).any(1).nonzero().flatten().tolist(), tensor.shape)
+    missing = (written.view(tensor.numel(), -1) == 0).any(1).nonzero().flatten()
+    return never_written(missing.tolist(), tensor.shape)
 
 
 def never_written(missing: list[int], shape) -> str:

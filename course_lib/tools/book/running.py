@@ -133,7 +133,8 @@ def write(static: Path, chapters: list[Path], live: bool = False) -> str:
     if not live:
         return f"{runs} launches run on the pages"
     weight = page_compiler.write(static / COMPILER, working.rooms())
-    worked = sum(working.write(static / COMPILER, nbformat.read(path, as_version=4).cells) for path in chapters)
+    cells = [cell for path in chapters for cell in nbformat.read(path, as_version=4).cells]
+    worked = working.write(static / COMPILER, cells)
     return f"{runs} launches run on the pages, {weight}, {worked} exercises are worked there"
 
 

@@ -15,21 +15,19 @@ from course_lib.files import ROOT
 from laptop_cuda.build import cache, engine_digest
 from laptop_cuda.toolchain.cache import digest, locked
 
-JUDGE = ("course_lib/exercises/{sealed,declare,parts,given,on_page}.py", "course_lib/exercises/judging/{judge,compare,counting,"
-         "recognise,screen,verdict,wording,show}.py", "course_lib/exercises/running/{results,values,namespace,kernel_runner,"
-         "limits,answers,wire}.py")
+JUDGE = {"": "sealed declare parts given on_page", "judging/": "judge compare counting recognise screen verdict wording show",
+         "running/": "results values namespace kernel_runner limits answers wire"}
 # what none of it needs on a page: packages that would import more, and what runs a source here
-EMPTY = ("course_lib/__init__.py", "course_lib/exercises/__init__.py", "course_lib/exercises/judging/__init__.py",
-         "course_lib/exercises/running/__init__.py", "course_lib/exercises/student.py", "course_lib/exercises/running/runner.py")
+EMPTY = ("__init__", "exercises/__init__", "exercises/judging/__init__", "exercises/running/__init__", "exercises/student",
+         "exercises/running/runner")
 TREE = "def tree_leaves(x):\n    return [y for part in (x.values() if isinstance(x, dict) else x) for y in tree_leaves(part)] " \
        "if isinstance(x, (tuple, list, dict)) else [x]\n"
 
 
 def rooms() -> dict[str, bytes]:
     """{path: content} of the Python that judges, in the place of torch a part of it."""
-    paths = [f"{folder}/{name}.py" for pattern in JUDGE for folder, names in [pattern.removesuffix("}.py").split("/{")]
-             for name in names.split(",")]
-    made = {path: (ROOT / path).read_bytes() for path in paths} | dict.fromkeys(EMPTY, b"")
+    judge = [f"course_lib/exercises/{room}{name}.py" for room, names in JUDGE.items() for name in names.split()]
+    made = {path: (ROOT / path).read_bytes() for path in judge} | {f"course_lib/{name}.py": b"" for name in EMPTY}
     own = (Path(__file__).parent / "page_torch.py").read_bytes()
     return made | {"torch/__init__.py": own, "torch/utils/__init__.py": b"", "torch/utils/_pytree.py": TREE.encode()}
 
@@ -38,11 +36,10 @@ def why_not(exercise: Exercise) -> str:
     """Why a page cannot judge an exercise; "" if it can."""
     if exercise.language != "cuda":
         return "it is written in PyTorch"
-    plain = not (exercise.budget or exercise.properties or exercise.measure) and exercise.orders == ("forward",)
-    plans = [judge.plan(exercise, case) for case in judge.draw(exercise)]
-    kinds = {a["dtype"] for arrays, _ in plans for a in arrays}
-    return "" if plain and all(len(steps) == 1 for _, steps in plans) and kinds <= {"float32", "int32"} else \
-        "a page runs no launches of its kind"
+    arrays, steps = zip(*(judge.plan(exercise, case) for case in judge.draw(exercise)))
+    plain = (not (exercise.budget or exercise.properties or exercise.measure) and exercise.orders == ("forward",)
+             and {len(some) for some in steps} == {1} and {a["dtype"] for some in arrays for a in some} <= {"float32", "int32"})
+    return "" if plain else "a page has no launches of its kind"
 
 
 def after(cell) -> list[str]:
@@ -58,9 +55,10 @@ def after(cell) -> list[str]:
 
 def stored(exercise: Exercise) -> bytes:
     """An exercise as a page has it, made once: what a handout stores, how it is compared, and the texts of the mistakes."""
-    declared = Path(inspect.getfile(exercise.launch)).read_bytes()
-    own = [p.read_bytes() for p in sorted((ROOT / "course_lib" / "exercises").glob("*/*.py")) if p.parent.name != "chapters"]
-    made = cache() / f"worked-{digest(engine_digest(), exercise.id, declared, *own)}"
+    declared = Path(inspect.getfile(exercise.launch))
+    own = [p.read_bytes() for room in ("judging", "running") for p in sorted((ROOT / "course_lib/exercises" / room).glob("*.py"))]
+    texts = [declared.read_bytes(), declared.with_suffix(".toml").read_bytes()]
+    made = cache() / f"worked-{digest(engine_digest(), exercise.id, *texts, *own)}"
     with locked(made):
         if not (made / "exercise").exists():
             compare = inspect.getclosurevars(exercise.compare).nonlocals
