@@ -1,5 +1,6 @@
 """Every declared exercise, one by one; then the framework with everything a student may do to it."""
 import ast
+import json
 import os
 import random
 import re
@@ -603,6 +604,15 @@ def test_marks_without_a_place_to_write_are_kept_in_memory(monkeypatch):
     monkeypatch.setenv("COURSE_PROGRESS", "/proc/nowhere/progress.json")
     monkeypatch.setattr(marks, "_memory", {})
     assert marks.update("1.1", status=PASSED)["status"] == PASSED
+
+
+def test_marks_of_a_page_are_added_and_lose_nothing(at_home, tmp_path):
+    marks.update("0.2", status=PASSED, hints=1)
+    (tmp_path / "marks.json").write_text(json.dumps({id: {"status": status, "hints": 0, "revealed": id == "0.4"} for id, status in
+                                                     (("0.2", WRONG), ("0.4", WRONG), ("0.6", PASSED))}))
+    student.progress(marks_of=tmp_path / "marks.json")
+    assert marks.read()["0.2"] == {"status": PASSED, "hints": 1, "revealed": False}
+    assert marks.read()["0.4"] == {"status": WRONG, "hints": 0, "revealed": True} and marks.read()["0.6"]["status"] == PASSED
 
 
 def test_progress_tells_what_is_next(at_home):

@@ -9,12 +9,15 @@ import zipfile
 from io import BytesIO
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from browser_kit import page as tab  # noqa: F401  (a fixture)
 
 import laptop_cuda as cuda
-from course_lib.tools.book import running
+from course_lib.exercises import find
+from course_lib.exercises.judging.judge import evaluate
+from course_lib.tools.book import running, working
 from course_lib.tools.book.pages import chapters
 from laptop_cuda import page
 from laptop_cuda.page import live
@@ -78,6 +81,7 @@ def site(tmp_path):
     except live.NotFetched as why:
         pytest.skip(str(why))
     cells = [text for id in {one["cell"] for one in found["launches"]} for text in running.after(path, {"id": id})]
+    cells += [text for cell in nbformat.read(path, as_version=4).cells for text in working.after(cell)]
     (tmp_path / "chapters" / "page.html").write_text("<script src=../_static/run.js></script>" + "".join(cells))
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -113,3 +117,25 @@ def test_a_reader_edits_a_kernel_right_and_wrong(tab, site):  # noqa: F811
     assert "timeout" in run("add", "if (i < n)", "for (;;); if (i < n)", "finding")["text"]
     assert "gives add" in run("add", "int n", "int n, int m", "error")["text"]
     assert run("add", "{", "{  ", "done")["counts"] == laptop["add"], "the page lives on"
+
+
+@pytest.mark.slow
+def test_a_reader_works_an_exercise_wrong_then_right(tab, site):  # noqa: F811
+    tab.call("Page.navigate", url=site)
+    root, exercise = "document.querySelector('[data-exercise=\\'0.2\\']')", find("0.2")
+    tab.wait(f"!!{root}?.querySelector('[data-act=edit]')", 30)
+    tab.js(f"{root}.querySelector('[data-act=edit]').click()")
+
+    def checked(text: str) -> tuple[str, str]:
+        tab.js(f"{root}.querySelector('textarea').value = {json.dumps(text)}; {root}.querySelector('[data-act=check]').click()")
+        tab.wait(f"!{root}.querySelector('[data-act=check]').disabled", 240)
+        return tab.js(f"{root}.dataset.verdict"), tab.js(f"{root}.querySelector('[data-result]').innerText")
+    assert tab.js(f"{root}.querySelector('textarea').value") == exercise.cell(exercise.stub)
+    assert checked(exercise.cell(exercise.stub))[0] == "not attempted"
+    wrong = exercise.cell(exercise.wrong_code(exercise.misconceptions[0]))
+    status, said = checked(wrong)
+    assert status == "wrong" and all(part in said for part in (evaluate(exercise, wrong).headline, exercise.misconceptions[0].ask))
+    assert "The kernel does not compile" in checked(wrong.replace("x[i]", "z[i]"))[1]
+    assert "50,000,000 steps" in checked(wrong.replace("int i", "for (;;); int i"))[1]
+    assert checked(exercise.cell(exercise.solution)) == ("passed", "✓ passed · Exercise 0.2 · Add two vectors\n\nAll 6 cases agree.")
+    assert checked(wrong)[0] == "wrong" and json.loads(tab.js("localStorage['course-marks']"))["0.2"]["status"] == "passed"
