@@ -2,6 +2,7 @@
 // Asyncify. All that it loads is packed and kept by the browser; nothing of it is loaded before the first edit.
 const base = new URL("./", self.location), network = self.fetch.bind(self);
 const say = (state, part) => postMessage({ state, part });
+const TABLE = "static const laptop_entries::Row";       // of names and types, which a page does not ask for
 const TYPES = { wasm: "application/wasm", json: "application/json" };
 
 async function kept(key) {
@@ -74,7 +75,7 @@ function asyncified({ binaryen: b, never }, wasm) {
     has.CallIndirectOverlong | has.ReferenceTypes | has.Multivalue | has.SIMD128);
   b.setPassArgument("asyncify-ignore-imports", "1");
   b.setPassArgument("asyncify-removelist", never.filter(name => !/basic_string/.test(name) && module.getFunction(name)).join("\n"));
-  b.setOptimizeLevel(1);
+  b.setOptimizeLevel(0);                   // four times as fast, and the module is a third larger
   module.runPasses(["asyncify"]);
   const made = module.emitBinary();
   module.dispose();
@@ -88,7 +89,7 @@ async function built(parts, job) {
   const { text, copies, ...told } = JSON.parse(passes.prepared(JSON.stringify(job)));
   lap("text passes");
   if (told.error) return told;
-  const files = { ...tree, "k.cpp": text };
+  const files = { ...tree, "k.cpp": text.split(TABLE)[0] };
   Object.entries(copies).forEach(copy => put(files, ...copy));
   const first = await ran(parts, flags.traced, files, "k.ll");
   lap("clang");

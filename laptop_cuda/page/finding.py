@@ -23,20 +23,16 @@ class _Launched(Texts):
 
 def told(error: dict, launch: dict, files: dict[str, str]) -> tuple[str, str, int]:
     """Kind, message and line. `error` and `launch` as launch.js has them; `files` {name: text}, the source first."""
-    who, other = (_party(error.get(name, NOBODY)) for name in ("who", "other"))
-    known = "array" in error
-    given = next((a for a in launch["args"] if known and a["name"] == error["array"]), {})
-    memory = known and SimpleNamespace(name=error["array"], space=SPACES[error["space"]], itemsize=error["itemsize"],
-                                       bytes=error["array_bytes"], shape=tuple(given.get("shape", ())),
-                                       dtype=given.get("dtype", "") if error["space"] == 0 else "")
-    plain = {name: error[name].encode() for name in ("kind", "reason", "detail")}
-    plain |= {name: error[name] for name in ("offset", "size", "owner")}
-    e = SimpleNamespace(**plain, who=who, other=other, has_thread=error["has"], has_other="other" in error, file=None,
-                        line=0, column=0, memory=0 if known else -1)
-    teller = Teller(e, _Launched(launch, files, [memory] if known else []))
+    memories = []
+    if "array" in error:
+        space, name = SPACES[error["space"]], error["array"]
+        given = next((a for a in launch["args"] if a["name"] == name and space == "global"), {})
+        memories = [SimpleNamespace(name=name, space=space, itemsize=error["itemsize"], bytes=error["array_bytes"],
+                                    shape=tuple(given.get("shape", ())), dtype=given.get("dtype", ""))]
+    parties = {name: SimpleNamespace(**party, pc=(party["file"], party["line"]))
+               for name in ("who", "other") for party in [error.get(name, NOBODY)]}
+    e = SimpleNamespace(**error | parties | {name: error[name].encode() for name in ("kind", "reason", "detail")},
+                        has_thread=error["has"], has_other="other" in error, memory=len(memories) - 1,
+                        file=None, line=0, column=0)
+    teller = Teller(e, _Launched(launch, files, memories))
     return teller.kind, teller.message(), teller.place.line
-
-
-def _party(party: dict) -> SimpleNamespace:
-    return SimpleNamespace(block=party["block"], thread=party["thread"], action=party["action"],
-                           pc=(party["file"], party["line"]))

@@ -35,6 +35,7 @@ PLAIN = ("bundle.js", "pyodide.mjs", "pyodide.asm.mjs", "compile.js", "pyodide-l
 CLANG = Compiler(("clang++",), True, "version 22")
 # The list of a module's sources, where there is one; and that one, where the runtime is linked alone.
 ONE = '#include "page.h"\nextern "C" const laptop::PageSource laptop_source_0;\n' \
+      'static const char none __attribute__((used, section("laptop_kernels"))) = 0;\n' \
       "const laptop::PageSource* const laptop::laptop_sources[] = {&laptop_source_0};\n"
 ALONE = '#include "page.h"\nextern "C" { extern const laptop::PageSource laptop_source_0; ' \
         'const laptop::PageSource laptop_source_0 __attribute__((section("laptop_kernels"))) = {}; }\n'
@@ -117,7 +118,8 @@ def _jobs(parts: list[str]) -> tuple[dict[str, list[str]], list]:
     """What a page asks of clang, and what the making of a book does: the runtime's objects, the headers precompiled."""
     places = ["-Iown", "-Iinclude"]
     plain = ["clang++", *MACHINE, "-O2", f"-DLAPTOP_PAGE_CODE={CODE}u", *places, "-Ipage", "-Iruntime", "-c"]
-    flags = ["clang++", *MACHINE, *traced_flags(CLANG), "-fdiscard-value-names", *places, "-Isame"]
+    traced = [word for word in traced_flags(CLANG) if word != "-gdwarf-4"]      # which asks for more than lines, slowly
+    flags = ["clang++", *MACHINE, *traced, "-fdiscard-value-names", *places, "-Isame"]
     objects = [f"{name}.o" for name in [*parts, "sources.cpp"]]
     asked = {"traced": [*flags, "-include-pch", "start.pch", "-S", "-emit-llvm", "k.cpp", "-o", "k.ll"],
              "object": [*flags[:3], "-O1", "-Wno-override-module", "-c", "k.ll", "-o", "k.o"],

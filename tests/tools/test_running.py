@@ -23,6 +23,7 @@ eval(read("launch.js") + "; globalThis.laptopLaunch = laptopLaunch");
 const module = new WebAssembly.Module(read("page.wasm")), data = new Uint8Array(read("data.bin"));
 console.log(JSON.stringify(JSON.parse(read("launches.json")).map(launch => {
   const { arrays, ...answer } = laptopLaunch(module, launch, data);
+  answer.bytes = Buffer.concat(arrays.flatMap(a => [a.after, a.written ?? []].map(Buffer.from))).toString("base64");
   return answer;
 })));
 """
