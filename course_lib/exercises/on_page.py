@@ -1,6 +1,7 @@
 """A kernel exercise in a page of the book: the page launches the reader's kernel on stored cases, and the judge's own
 code says what came of it. Runs in the browser's Python, where a part of torch stands in (`tools/book/page_torch.py`)."""
 import base64
+import io
 import json
 import math
 import struct
@@ -48,10 +49,10 @@ def _launch(exercise: Exercise, case: Case, data: bytearray) -> dict:
     arrays, (step,) = plan(exercise, case)
     storages, args = [], []
     for a in arrays:
-        fresh = (b"\xff" if a["dtype"] == "float32" else b"\x80") * _size(a) if a["tensor"] is None else b""
+        fresh, poison = a["tensor"] is None, b"\xff" if a["dtype"] == "float32" else b"\x80"
         data += bytes(-len(data) % 16)
-        storages.append({"at": len(data), "bytes": _size(a), "written": -1 if a["tensor"] is None else None})
-        data += fresh or a["tensor"].numpy().tobytes()
+        storages.append({"at": len(data), "bytes": _size(a), "written": -1 if fresh else None})
+        data += poison * _size(a) if fresh else a["tensor"].numpy().tobytes()
     kernel = next(k for k in kernels(outline(exercise.stub)) if k.name == step["kernel"])
     for (kind, value), name, type in zip(step["args"], kernel.parameters, kernel.types):
         if kind == "array":
@@ -60,9 +61,9 @@ def _launch(exercise: Exercise, case: Case, data: bytearray) -> dict:
         else:
             dtype, code = NUMBERS[type.removeprefix("const ")]
             args.append({"name": name, "dtype": dtype, "value": list(struct.pack(code, value))})
-    return {"kernel": step["kernel"], "source": 0, "shared": step["shared"], "shared_limit": 48 << 10, "max_threads": 0,
-            "step_limit": STEPS, "storages": storages, "args": args,
-            **{name: [*step[name], 1, 1][:3] for name in ("grid", "block")}}
+    sizes = {name: [*step[name], 1, 1][:3] for name in ("grid", "block")}
+    return sizes | {"kernel": step["kernel"], "source": 0, "shared": step["shared"], "shared_limit": 48 << 10,
+                    "max_threads": 0, "step_limit": STEPS, "storages": storages, "args": args}
 
 
 def _size(array: dict) -> int:
@@ -73,63 +74,59 @@ def screened(id: str, source: str) -> str:
     """A verdict that needs no run, or what is to be compiled, as JSON."""
     exercise = find(id)
     if early := screen(exercise, source):
-        if early.status == NOT_ATTEMPTED:
-            early.details += _shipped[id]
+        early.details += _shipped[id] * (early.status == NOT_ATTEMPTED)
         return _shown(early)
-    return json.dumps({"job": {"text": "\n" + without_magic(source), "given": exercise.stub, "name": "<cell>",
-                               "kernel": exercise.name, "beside": {}, "define": [], "files": ["<cell>"]}})
+    return json.dumps({"job": {"text": _text(source), "given": exercise.stub, "name": "<cell>", "files": ["<cell>"],
+                               "kernel": exercise.name, "beside": {}, "define": []}})
+
+
+def _text(source: str) -> str:
+    return "\n" + without_magic(source)         # lines are counted as in the cell
 
 
 def judged(id: str, source: str, came: str, data=b"") -> str:
     """The verdict on what the page brings: {"error", "kind"} of a text that gave no kernel, or {"parameters",
     "answers"}, one per case; `data` holds each answer's arrays and maps of written bytes, one behind the other."""
-    exercise, came = find(id), json.loads(came)
+    exercise, came, made = find(id), json.loads(came), []
     cases = list(exercise.cases(None))
-    run = Run(failure=Failure(came["kind"], came["error"], name=exercise.name)) if "error" in came else Run(
-        _outcomes(exercise, cases, source, came, memoryview(plain_bytes(data))))
-    return _shown(judge(exercise, cases, run, source, oracle=exercise.oracle))
-
-
-def _outcomes(exercise: Exercise, cases: list, source: str, came: dict, data: memoryview) -> list[Outcome]:
-    made, files = [], {"<cell>": "\n" + without_magic(source)}
-    for case, launch, answer in zip(cases, _launches[exercise.id], came["answers"]):
+    if "error" in came:
+        run = Run(failure=Failure(came["kind"], came["error"], name=exercise.name))
+        return _shown(judge(exercise, cases, run, source))
+    bytes = io.BytesIO(plain_bytes(data))
+    for case, launch, answer in zip(cases, _launches[id], came["answers"]):
         if answer is None:
             made.append(Outcome(failure=Failure("timeout", f"{LATE} {exercise.limit:g} seconds")))
         elif answer.get("error"):
             named = [arg | {"name": name} for arg, name in zip(launch["args"], came["parameters"])]
-            made.append(Outcome(failure=Failure(*told(answer["error"], launch | {"args": named}, files))))
+            found = told(answer["error"], launch | {"args": named}, {"<cell>": _text(source)})
+            made.append(Outcome(failure=Failure(*found)))
         else:
-            outcome, data = _outcome(exercise, case, answer, data)
-            made.append(outcome)
-    return made + [made[-1]] * (len(cases) - len(made))      # one endless loop is enough
+            made.append(_outcome(exercise, case, answer["table"], bytes.read))
+    made += made[-1:] * (len(cases) - len(made))            # one endless loop is enough
+    return _shown(judge(exercise, cases, Run(made), source, oracle=exercise.oracle))
 
 
-def _outcome(exercise: Exercise, case: Case, answer: dict, data: memoryview) -> tuple[Outcome, memoryview]:
-    outcome, unwritten = Outcome([], counts=_counts(answer["table"]) if exercise.traffic else {}), []
-    for number, a in enumerate(plan(exercise, case)[0]):
-        size, role = _size(a), a["role"]
-        after = torch.frombuffer(bytearray(data[:size]), dtype=getattr(torch, a["dtype"])).reshape(a["shape"])
-        data = data[size:]
-        if a["tensor"] is None:
-            missing = [at // ITEM for at in range(0, size, ITEM) if not all(data[at:at + ITEM])]
-            unwritten += [never_written(missing, a["shape"])] * (role == "out")
-            data = data[size:]
-        outcome.value += [after] * (role in ("out", "inout"))
-        outcome.changed += [f"argument {number + 1}"] * (role == "in" and not same(a["tensor"], after))
-    outcome.counts["unwritten"] = next(filter(None, unwritten), "")
-    return outcome, data
-
-
-def _counts(table: list[dict]) -> dict:
-    """What a budget is about, of the engine's sums per operation: loads, stores, and those of shared memory."""
+def _outcome(exercise: Exercise, case: Case, table: list[dict], read) -> Outcome:
     of = lambda name, *operations: sum(row[name] for row in table if row["operation"] in operations)
-    return {"moved": 32 * of("sectors", 0, 1), "stored": of("bytes", 1), "requests": of("requests", 2, 3),
-            "wavefronts": of("wavefronts", 2, 3)}
+    counts = {"moved": 32 * of("sectors", 0, 1), "stored": of("bytes", 1), "requests": of("requests", 2, 3),
+              "wavefronts": of("wavefronts", 2, 3)} if exercise.traffic else {}
+    outcome, unwritten = Outcome([], counts=counts), []
+    for number, a in enumerate(plan(exercise, case)[0], 1):
+        size, role = _size(a), a["role"]
+        after = torch.frombuffer(bytearray(read(size)), dtype=getattr(torch, a["dtype"])).reshape(a["shape"])
+        if a["tensor"] is None:
+            written = read(size)
+            missing = [at // ITEM for at in range(0, size, ITEM) if not all(written[at:at + ITEM])]
+            unwritten += [never_written(missing, a["shape"])] * (role == "out")
+        outcome.value += [after] * (role in ("out", "inout"))
+        outcome.changed += [f"argument {number}"] * (role == "in" and not same(a["tensor"], after))
+    counts["unwritten"] = next(filter(None, unwritten), "")
+    return outcome
 
 
 def plain_bytes(data) -> bytes:
     """Of the page's own array, or of Python's."""
-    return data.to_bytes() if hasattr(data, "to_bytes") else bytes(data)
+    return data.to_bytes() if hasattr(data, "to_bytes") else data
 
 
 def _shown(verdict: Verdict) -> str:

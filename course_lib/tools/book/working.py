@@ -32,14 +32,9 @@ def rooms() -> dict[str, bytes]:
     return made | {"torch/__init__.py": own, "torch/utils/__init__.py": b"", "torch/utils/_pytree.py": TREE.encode()}
 
 
-def why_not(exercise: Exercise) -> str:
-    """Why a page cannot judge an exercise; "" if it can."""
-    if exercise.language != "cuda":
-        return "it is written in PyTorch"
-    arrays, steps = zip(*(judge.plan(exercise, case) for case in judge.draw(exercise)))
-    plain = (not (exercise.budget or exercise.properties or exercise.measure) and exercise.orders == ("forward",)
-             and {len(some) for some in steps} == {1} and {a["dtype"] for some in arrays for a in some} <= {"float32", "int32"})
-    return "" if plain else "a page has no launches of its kind"
+def judges(exercise: Exercise) -> bool:
+    """Whether a page judges an exercise: kernels, in one order of threads and without a budget of its own."""
+    return exercise.language == "cuda" and exercise.orders == ("forward",) and not exercise.budget
 
 
 def after(cell) -> list[str]:
@@ -47,7 +42,7 @@ def after(cell) -> list[str]:
     if "exercise" not in cell.metadata.get("tags", []) or not cell.source.startswith("%%cuda"):
         return []
     exercise = find(cell.source.splitlines()[1].split()[-1])
-    if why_not(exercise):
+    if not judges(exercise):
         return []
     told = html.escape(json.dumps({"title": exercise.title, "kernel": exercise.name, "stub": exercise.cell(exercise.stub)}), quote=True)
     return [f'<course-cell data-exercise="{exercise.id}" data-verdict="not attempted" data-work="{told}"></course-cell>']
