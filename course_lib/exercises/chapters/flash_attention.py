@@ -17,15 +17,14 @@ def _one_pass_cases(rng):
     values = torch.randn(6, 2, generator=rng)
     yield Case(torch.full((3,), 40.0), keys, values, 1.0, label="the scores grow from key to key")
     yield Case(torch.full((3,), 40.0), keys.flip(0), values, 1.0, label="the scores fall from key to key")
-    yield Case(torch.full((3,), 40.0), -keys, values, 1.0, label="all scores are far below zero")
+    yield Case(torch.full((3,), 40.0), -2 - keys, values, 1.0, label="all scores are far below zero")
     yield Case(torch.full((3,), 40.0), torch.tensor([[0.5], [-7.0]]).expand(2, 3), values[:2], 1.0,
                label="a small score, then one that is far below zero")
 
 def _one_by_one(f, q, keys, values, scale):
     """f with pairs that come once; whoever keeps them, or copies of them, is noticed by the numbers still in memory.
 
-    Those of tensors are counted. Those of Python (lists, floats, bytes) are noticed where values are wide: memory that
-    grows from pair to pair by 2 bytes per number of a value. Torch itself grows it by some 500 bytes."""
+    Those of tensors are counted; those of Python show where values are wide, as 2 bytes per number (torch itself: 500)."""
     import statistics
     import tracemalloc
     import weakref
@@ -50,7 +49,9 @@ def _one_by_one(f, q, keys, values, scale):
             grows = len(sizes) > 30 and statistics.median(b - a for a, b in zip(sizes[9:], sizes[10:])) >= 2 * len(value)
             if grows or sum(kept.numel() for kept in (old() for old in made.values()) if kept is not None) > room:
                 raise ValueError("numbers of the pairs that came before are still kept")
-            yield key.clone(), value.clone()
+            yield (shown := (key.clone(), value.clone()))
+            if not (shown[0].equal(key) and shown[1].equal(value)):
+                raise ValueError("this changes a key or a value in place, and it may be somebody else's")
 
     if wide:
         tracemalloc.start()
@@ -107,9 +108,9 @@ def _tile_by_tile(f, q, k, v, scale, tile_k, causal):
         def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
             name, result = operation.overloadpacket.__name__, operation(*args, **(kwargs or {}))
             if name in ("mm", "bmm", "addmm", "baddbmm", "sum") and result.numel() > most:
-                raise ValueError(f"makes {result.numel()} scores at once: a tile has {len(q) * tile_k}")
+                raise ValueError(f"this makes {result.numel()} scores at once: a tile has {len(q) * tile_k}")
             if name in ("exp", "exp_", "exp2", "logsumexp", "sigmoid") and args[0].numel() > most:
-                raise ValueError(f"takes the exponential of {args[0].numel()} scores at once: a tile has {len(q) * tile_k}")
+                raise ValueError(f"this takes the exponential of {args[0].numel()} scores at once: a tile has {len(q) * tile_k}")
             return result
 
     most = len(q) * (max(tile_k, v.shape[1]) + 1)

@@ -10,6 +10,7 @@ from course_lib.exercises import Case, Launch, Misconception, close, exact, exer
 def pair_cases(rng):
     yield Case(["ab", "abc"], [1, 3], label="two words")
     yield Case(["aaa", "bc"], [2, 3], label="a letter three times in a word")
+    yield Case(["abab", "cD", "Cd"], [1, 3, 2], label="a pair twice in a word, and capitals")
     yield Case(["cd", "ab", "xcd"], [1, 2, 1], label="two pairs equally often")
     yield Case(["axb", "ayb", "cd"], [1, 1, 1], label="two letters that are no neighbours")
     yield Case(["the", "then", "hen", "en"], [5, 2, 4, 6], label="pieces of words")
@@ -78,8 +79,8 @@ exercise(id="10.7", cases=lambda rng: [
     Case(torch.tensor([0.1, 0.2, 0.6, 0.1]), 0.5, label="one token is enough"),
     Case(torch.tensor([0.25, 0.05, 0.4, 0.3]), 0.9, label="four tokens, p = 0.9"),
     Case(torch.tensor([0.125, 0.25, 0.5, 0.125]), 0.8, label="the last token needed is as likely as another"),
-    Case(torch.softmax(2 * randn(rng, 12), -1), 0.8, label="twelve tokens"),
-    Case(torch.softmax(randn(rng, 30), -1), 1.0, label="p = 1 keeps all")], compare=_nucleus_like,
+    Case(torch.softmax(randn(rng, 30), -1), 0.5, label="thirty tokens, p = 0.5"),
+    Case(torch.softmax(2 * randn(rng, 12), -1), 1.0, label="p = 1 keeps all")], compare=_nucleus_like,
     properties=[("it sums to 1", lambda got, case: abs(float(got.sum()) - 1) < 1e-5)])
 
 

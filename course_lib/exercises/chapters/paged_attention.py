@@ -194,9 +194,9 @@ def _read_once(f, q, k_shared, v_shared, k_own, v_own):
             own = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() not in {
                 x.untyped_storage().data_ptr() for x in tensors}
             if own and result.numel() > room:
-                raise ValueError(f"makes a tensor of {result.numel()} numbers: the shared keys are copied for each request")
+                raise ValueError(f"this makes a tensor of {result.numel()} numbers: the shared keys are copied for each request")
             if len(products) > 1:
-                raise ValueError("multiplies with the shared keys more than once: they are read again for each request")
+                raise ValueError("this multiplies with the shared keys more than once: they are read again for each request")
             return result
 
     with Watch():

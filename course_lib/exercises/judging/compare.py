@@ -87,6 +87,8 @@ def difference(got: Any, want: Any, atol: float, rtol: float, dtype: bool = True
             return f"{where}has the keys {', '.join(map(str, got))}; expected {', '.join(map(str, want))}"
         parts = (difference(got[k], want[k], atol, rtol, dtype, f"{_inside(where)}{k}: ") for k in want)
         return next(filter(None, parts), None)
+    if isinstance(got, torch.Tensor) and not got.dim():
+        got = got.item()                                 # 3 and tensor(3) are one number
     if isinstance(want, bool) or want is None or isinstance(want, str):
         same = type(got) is type(want) and got == want
         return (None if same else f"{where}is {show(got)}, expected "
@@ -165,4 +167,6 @@ def _advice(got, where: str = "") -> str:
         return ". A NumPy array does not know about gradients or devices: stay in torch"
     if isinstance(got, Foreign) and got.type in ("generator", "coroutine"):
         return ". Use `return`, not `yield` or `async`"
+    if isinstance(got, Foreign) and got.type in ("range", "zip", "map", "filter", "list_reverseiterator"):
+        return ". Make a list of it: `list(...)`"
     return ""

@@ -56,7 +56,7 @@ def alike(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> int:
 def _alike_failures(a: Failure, b: Failure) -> int:
     if a.kind != b.kind or a.name != b.name:
         return 0
-    if a.kind == "exception" and a.message != b.message:
+    if a.kind in ("exception", "refused") and a.message != b.message:
         return 0                                       # two RuntimeErrors need not be the same mistake
     if _about(a) != _about(b):
         return 0                                       # nor two accesses out of bounds, or two races

@@ -57,6 +57,7 @@ _SENTENCES = {
     "missing": lambda e, f: f.message,
     "launch": lambda e, f: f"The exercise cannot launch your kernel: {f.message}",
     "forbidden": lambda e, f: f"{f.message}.",
+    "refused": lambda e, f: f"{_capital(f.message)}.",
     "command": lambda e, f: f"{f.message}."}
 
 

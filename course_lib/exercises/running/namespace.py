@@ -10,6 +10,8 @@ import torch
 
 from .results import Request
 
+DRIVER = "<driver>"        # the file name of an exercise's `call=`
+
 
 def build_namespace(given: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     """A fresh namespace with exactly the given names; `given` is what `declare.given_spec` returns."""
@@ -71,7 +73,7 @@ def driver(request: Request) -> Callable:
     if request.call is None:
         return lambda f, *args, **kwargs: f(*args, **kwargs)
     namespace = {**_toolbox(), **build_namespace(request.given), "__name__": "driver"}
-    exec(compile(request.call, "<driver>", "exec", dont_inherit=True), namespace)
+    exec(compile(request.call, DRIVER, "exec", dont_inherit=True), namespace)
     return namespace[_last_definition(request.call)]
 
 

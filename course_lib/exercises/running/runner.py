@@ -4,6 +4,7 @@ This half of a check may run in another process: it takes plain data (a `Request
 expected values, and returns plain data (a `Run`)."""
 
 import ast
+import dis
 import inspect
 import io
 import linecache
@@ -15,7 +16,7 @@ import torch
 
 from .first_nan import NanTracer
 from .limits import TimeIsUp, guarded
-from .namespace import build_namespace, definition_of, driver
+from .namespace import DRIVER, build_namespace, definition_of, driver
 from .results import LATE, PRINTED, Failure, Foreign, Outcome, Request, Run, line_of, with_article
 from .values import copied, freeze, has_nan, same, storages
 from .watch import HIDDEN, THREADS, calls, warm_up
@@ -157,8 +158,9 @@ class _Cell:
 
     def failure(self, error: BaseException) -> Failure:
         """An exception in words, with the student's own line."""
-        line, frame = None, error.__traceback__
+        line, frame, last = None, error.__traceback__, None
         while frame:
+            last = frame
             if frame.tb_frame.f_code.co_filename == self.filename:
                 line = frame.tb_lineno
             frame = frame.tb_next
@@ -178,6 +180,9 @@ class _Cell:
         except BaseException:
             message = []
         first = (message[0] if message else "")[:300]
+        if last and last.tb_frame.f_code.co_filename == DRIVER and type(error) is ValueError:
+            if last.tb_frame.f_code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"]:
+                return Failure("refused", first, line, text)      # the check says it, not Python
         return Failure("exception", f"{type(error).__name__}: {first}" if first else type(error).__name__,
                        line, text)
 
