@@ -225,6 +225,8 @@ def test_declaration_is_whole(each):
     assert len(set(names)) == len(names) >= 2 and len(ex.hints) >= 2
     assert all("?" in m.ask for m in ex.misconceptions), "the question that leads on"
     assert ex.kind not in ("predict", "choose") or ex.answer is not MISSING
+    typed = [m.value for m in ex.misconceptions if type(m.value) in (int, float) and abs(m.value) > 5]
+    assert all(ex.differs(1.1 * value, value, None) for value in typed), "a mistake is not named by a number near it"
     text = card(ex)
     assert ex.kind in text and f"{ex.minutes:g} minutes" in text and text.count("<details>") == len(ex.hints)
     assert len(each.cases) >= (1 if ex.cases is None else 3)
@@ -843,6 +845,9 @@ RIGHT = {        # forbidden names that are one's own, in tests or in a text; wa
     "3.13": find("3.13").solution.replace("pair < heads * 32", "pair < heads * n").replace(
         "pair / 32, row = pair % 32", "pair / n, row = pair % n").replace("weight[pair]", "weight[head * 32 + row]"),
     "4.12": "def products(q, k, gates):\n    total = gates.log().cumsum(0)\n    return (q[:, None] * k * (total[:, None] - total).exp()).sum(-1).tril()\n",
+    "6.6": "def count_tiles(n_q, n_k, tile_q, tile_k):\n    sees = torch.ones(n_q, n_k).tril(n_k - n_q).bool()\n"
+           "    parts = [p for rows in sees.split(tile_q) for p in rows.split(tile_k, 1)]\n"
+           "    full, some = (sum(f(p).long() for p in parts) for f in (torch.all, torch.any))\n    return len(parts) - some, some - full, full\n",
     "5.5": ATTEND_LISTED, "7.6": "parts = math.ceil(4.8e12 * 700e-9 / (4 * 8 * 512) / 8)\n"}
 
 
@@ -859,6 +864,7 @@ def test_a_verdict_speaks_of_what_the_student_wrote():
     assert "append 1, keys: has shape" in told and "The first NaN" not in told
     for id, old, new, said in [
             ("7.7", "p * v[", "score * v[", "The result's part_out: at"), ("8.8", "source\n", "source or None\n", "is None, expected the number 0.\n"),
+            ("7.2", "return self.k[:, :self.length],", "return [self.k[:, :self.length]]  #", "\n  `view` returns two tensors, the keys"),
             ("9.4", "return torch.cat([2 * q", "return torch.cat([k, bias], -1), torch.cat([2 * q", "no pair of matrices of one width")]:
         assert said in str(core.evaluate(find(id), find(id).solution.replace(old, new), 3))
     told = core.evaluate(gradient, gradient.solution.replace("return", "g -= (p * g).sum(-1, keepdim=True)\n    return p * g #"), 3)
@@ -877,7 +883,9 @@ NEAR = {        # near a known mistake: the name that is true of it, if there is
     "2.5": (("unit >= n * half", "unit >= n * 2 * half"), "lets threads past the last pair work"),
     "2.6": (("angles[i]", "angles[row * pairs + i]"), "takes the number of the thread for that of the pair in its row"),
     "5.6 and returns": (("    float sum", "    if (start[row] == start[row + 1]) return;\n    float sum"), "leaves a row that visits nothing unwritten"),
-    "6.2": (("torch.maximum(m, s)", "torch.maximum(m, s.abs())"), None), "8.8": (("source\n", "source or None\n"), None),
+    "6.2": (("torch.maximum(m, s)", "torch.maximum(m, s.abs())"), None), "6.2 in place": (("p * value", "value.mul_(p)"), None),
+    "9.9": (("return mean,", "return abs(mean),"), None), "10.1": (("+= count", "+= count * word.count(''.join(pair))"), None),
+    "10.7": (("before < p", "before < 2"), None), "8.8": (("source\n", "source or None\n"), None),
     "7.9": (("[j for j in range(t + 1) if j < n_sink or", "[j for j in range(max(t + 1, n_sink)) if j < n_sink or"), None),
     "8.6": (("__syncthreads();\n    for (int w", "__syncthreads();\n    largest = 0.0f;\n    for (int w"), None),
     "8.11": (("while free < need:", "while free < need and len(held) > 1:"), None),
