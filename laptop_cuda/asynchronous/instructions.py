@@ -167,7 +167,8 @@ def _registers(mods: list[str], given: list, opcode: str) -> str:
 def _proxy(mods: list[str], given: list, opcode: str) -> str:
     if mods[:2] != ["proxy", "async"] or set(mods[2:]) - {"shared_cta", "shared_cluster", "global"}:
         raise Unknown(opcode)
-    return "laptop::proxy_fence();"
+    where = "".join(mods[2:])
+    return f"laptop::proxy_fence({int(where in ('', 'global'))}, {int(where != 'global')});"
 
 
 INSTRUCTIONS = {"mbarrier": _mbarrier, "cp.async.mbarrier": _after_copies, "cp.async.bulk.tensor": _tensor, "cp.async.bulk": _bulk,

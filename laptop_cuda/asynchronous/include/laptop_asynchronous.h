@@ -39,7 +39,7 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
                  uint8_t how = 8);
 void bulk_commit();
 void bulk_wait(uint32_t groups_left, bool read);
-void proxy_fence();
+void proxy_fence(bool global = true, bool shared = true);
 // wgmma. A type is its first letter: f32, s32, half (f16), bf16, tf32, e4m3 as '4', e5m2 as '5', s8, u8.
 struct Form {
     uint16_t n;

@@ -48,14 +48,14 @@ struct Copy {
 struct Issuer {
     uint32_t group = 0;
     bool polls = false;          // it asked whether a phase is over, and goes on either way
-    uint64_t fenced = 0;         // mark of its last fence between the proxies
+    uint64_t fenced[2] = {};     // marks of its last fences between the proxies: of global memory, of shared
     laptop_error owed = {};      // its arrival out of turn, unless the copy that it announces is the better error
 };
 struct Asynchronous {            // of a block
     std::unordered_map<uintptr_t, Barrier> barriers;
     std::vector<Copy> copies;
     std::vector<Issuer> threads;
-    uint32_t fenced_interval = 0;        // the last in which any thread fenced between the proxies
+    uint32_t fenced_interval[2] = {};    // the last in which any thread fenced between the proxies
     std::shared_ptr<std::vector<struct Warpgroup>> warpgroups;
     int polls = 0;               // since something changed
 };
@@ -203,21 +203,23 @@ void await_the_others(const void* site) {
     a.polls = 0;
 }
 
-void proxy_fence() {
+void proxy_fence(bool global, bool shared) {
     if (!current || !is_checked()) return;
     Asynchronous& a = of(here());
-    a.threads[current->index].fenced = mark_of(current);
-    a.fenced_interval = std::max(a.fenced_interval, here().interval);
+    for (int is_shared = !global; is_shared <= shared; ++is_shared) {
+        a.threads[current->index].fenced[is_shared] = mark_of(current);
+        a.fenced_interval[is_shared] = std::max(a.fenced_interval[is_shared], here().interval);
+    }
     if (current->clock < 1u << 21) ++current->clock;
     unsettle();
 }
 
 // Whether a fence lies between what a thread wrote and what is issued now: the writer's own, anyone's after a barrier of
 // the block, or one of the issuer that knows of it.
-static bool is_fenced(uint64_t mark, Block& by) {
+static bool is_fenced(uint64_t mark, Block& by, bool is_shared) {
     const Asynchronous& a = of(by);
-    uint64_t mine = of(here()).threads[current->index].fenced;
-    if (a.threads[thread_of(mark)].fenced >= mark || interval_of(mark) < a.fenced_interval) return true;
+    uint64_t mine = of(here()).threads[current->index].fenced[is_shared];
+    if (a.threads[thread_of(mark)].fenced[is_shared] >= mark || interval_of(mark) < a.fenced_interval[is_shared]) return true;
     bool one_warp = thread_of(mark) / run->warp_size == current->index / run->warp_size;
     return interval_of(mine) == interval_of(mark) && (one_warp || is_ordered_before(mark, current));
 }
@@ -248,7 +250,7 @@ void must_be_fenced(uintptr_t address, size_t bytes, int action, bool must_be_kn
         if (!by) continue;
         bool race = by != &here() ? !learnt(current, mark, by->linear) : interval_of(mark) == here().interval &&
                     thread_of(mark) != current->index && !is_ordered_before(mark, current);
-        if (race ? !must_be_known : c.pc[Cell::WRITER] & BY_COPY || is_fenced(mark, *by)) continue;
+        if (race ? !must_be_known : c.pc[Cell::WRITER] & BY_COPY || is_fenced(mark, *by, f.region->space == LAPTOP_IN_SHARED)) continue;
         const char* reason = race ? "" : must_be_known ? "no proxy fence for a product" : "no proxy fence";
         laptop_error e = make_error("race", reason, site, action);
         locate(e, here(), at, 4);

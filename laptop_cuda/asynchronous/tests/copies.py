@@ -44,7 +44,7 @@ __global__ void ring(const float* x, float* y, int n, int fault) {
         for (int k = consumer; k < 128; k += 64) out[k] = 2 * tile[i % 2][k];
         if (fault == 6 && consumer == 0) ptx::mbarrier_arrive(&empty[i % 2]);
         ptx::mbarrier_arrive(&empty[i % 2]);
-        if (fault != 7) ptx::fence_proxy_async(ptx::space_shared);
+        if (fault != 7) ptx::fence_proxy_async(fault == 9 ? ptx::space_global : ptx::space_shared);
         asm volatile("bar.sync 1, 64;");
         if (consumer == 0) {
             store(y + i * 128, out, 512);
