@@ -125,6 +125,7 @@ exercise(id="10.10", cases=chain_cases, compare=close(atol=1e-6),
 exercise(id="10.11", cases=lambda rng: [
     Case(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([1]), 2.0, label="a seen token with a negative logit"),
     Case(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([0, 0, 1]), 1.5, label="a token that was seen twice"),
+    Case(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([0, 2]), 2.0, label="all that were seen have positive logits"),
     Case(randn(rng, 8), torch.tensor([1, 2, 5]), 1.3, label="eight tokens, three seen"),
     Case(randn(rng, 20), torch.randint(20, (30,), generator=rng), 1.2, label="twenty tokens, many seen")],
     compare=close(atol=1e-6),

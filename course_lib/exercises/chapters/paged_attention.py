@@ -194,7 +194,8 @@ def _read_once(f, q, k_shared, v_shared, k_own, v_own):
             own = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() not in {
                 x.untyped_storage().data_ptr() for x in tensors}
             if own and result.numel() > room:
-                raise ValueError(f"this makes a tensor of {result.numel()} numbers: the shared keys are copied for each request")
+                raise ValueError(f"this makes a tensor of {result.numel()} numbers, where no step needs more than {room}: a copy of the "
+                                 "shared keys for each request would be as large")
             if len(products) > 1:
                 raise ValueError("this multiplies with the shared keys more than once: they are read again for each request")
             return result
