@@ -36,7 +36,7 @@ def prove(kernel, sizes: dict, grid, block, arrays: dict = {}, values: dict = {}
 def text_of(kernel) -> tuple:
     """What `parse.kernel` takes: the source, the name, and where its includes are."""
     if isinstance(kernel, tuple):
-        return *kernel, None
+        return kernel if len(kernel) > 2 else (*kernel, None)
     module = kernel.module
     return module.source, kernel.__name__, module._folder, module._include, module._define, module._std
 
