@@ -46,8 +46,8 @@ class Solver:
                 queue += [renamed(axiom, level) if name.endswith("'") else axiom for axiom in symbol.axioms]
             if not queue:
                 groups = self.products(seen, symbols.keys(), level)
-                products = [product for _, members in groups for _, product in members]
-                queue = [p.z3() == p.z3() for p in products if not p.names() <= seen]
+                parts = [part for b, members in groups for member in members for part in (b, *member)]
+                queue = [part.z3() == part.z3() for part in parts if not part.names() <= seen]
         return found + self.lemmas(groups) + self.functions(symbols, level), symbols
 
     def products(self, seen: set[str], symbols, level: int | None) -> list:
