@@ -1,12 +1,17 @@
 """A proof: the question as sizes, grid, block and arrays; the answer as lines, and a counterexample to run."""
 import itertools
+import math
 import time
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ..arguments import ArgumentError
+from ..sanitize import sanitize
 
 MISSING = "a proof for every size needs two packages more: pip install 'course_lib[prove]', or z3-solver and libclang"
-MOST_BYTES = 2**28
+MOST_BYTES, MOST_BLOCKS = 2**28, 2**16
+TYPES = {"float": "f4", "double": "f8", "int": "i4", "unsigned": "u4", "unsigned char": "u1", "__half": "f2", "half": "f2"}
 
 
 def prove(kernel, sizes: dict, grid, block, arrays: dict = {}, values: dict = {}, within: dict = {}, where=(),
@@ -27,8 +32,11 @@ def prove(kernel, sizes: dict, grid, block, arrays: dict = {}, values: dict = {}
     listed = [name for name, given in sizes.items() if isinstance(given, (set, frozenset))]
     began, findings = time.process_time(), None
     for chosen in itertools.product(*(sorted(sizes[name]) for name in listed)):
-        fixed = {name: (value, value) for name, value in zip(listed, chosen)}
-        found = attempt(kernel, asked | {"sizes": sizes | fixed}, seconds)
+        fixed = dict(zip(listed, chosen))
+        ranges = {name: (value, value) for name, value in fixed.items()}
+        found = attempt(kernel, asked | {"sizes": sizes | ranges}, seconds)
+        for finding in found:
+            finding.sizes |= fixed if finding.sizes else {}
         findings = found if findings is None else [worse(a, b) for a, b in zip(findings, found)]
     return Proof(kernel, asked, findings, time.process_time() - began)
 
@@ -107,6 +115,27 @@ class Proof:
         from .claims import CLAIMS
 
         return next((f"{CLAIMS[f.claim]} {f.said()}" for f in self.findings if f.verdict == "fails"), "")
+
+    @property
+    def counterexample(self) -> dict[str, int]:
+        """The sizes of the first claim that fails; empty if none does."""
+        return next((f.sizes for f in self.findings if f.verdict == "fails"), {})
+
+    def run(self) -> str:
+        """Launches the kernel at these sizes, on numbers from 0 to 1, under the sanitizer: a bug is a KernelError."""
+        if not (sizes := self.counterexample):
+            return "nothing fails"
+        counts = {name: read(given, sizes) for name, given in self.asked["arrays"].items()}
+        values = sizes | {name: read(given, sizes) for name, given in self.asked["values"].items()}
+        grid, block = ([read(part, sizes) for part in self.asked[name]] for name in ("grid", "block"))
+        if 8 * sum(counts.values()) > MOST_BYTES or math.prod(grid) > MOST_BLOCKS:
+            return "too large to run here"
+        (text,), numbers = self.kernel._texts(), np.random.default_rng(0)
+        given = [numbers.random(counts[name]).astype(TYPES[type.replace("const ", "").partition("*")[0].strip()])
+                 if "*" in type else values.get(name, 1) for name, type in zip(text.parameters, text.types)]
+        with sanitize():
+            self.kernel[tuple(grid), tuple(block), read(self.asked["shared"], sizes)](*given)
+        return f"the sanitizer finds nothing at {sizes}: threads may have stored equal values"
 
     def __str__(self):
         from .claims import CLAIMS

@@ -5,6 +5,12 @@ from ..running.kernel_runner import without_magic
 SECONDS = 3
 
 
+def asked_of(exercise: Exercise) -> dict:
+    """What `prove` takes: two numbers are a range, more are all values."""
+    sizes = {name: tuple(given) if len(given) == 2 else set(given) for name, given in exercise.every["sizes"].items()}
+    return exercise.every | {"sizes": sizes}
+
+
 def for_every_size(exercise: Exercise, source: str, cases: int) -> list[str]:
     """A line for the verdict; none if the sizes are not given, the solver is not there, or it does not decide."""
     if not exercise.every:
@@ -16,10 +22,9 @@ def for_every_size(exercise: Exercise, source: str, cases: int) -> list[str]:
         return []
     from laptop_cuda import prove
 
-    asked = exercise.every | {"sizes": {name: tuple(given) if len(given) == 2 else set(given)
-                                        for name, given in exercise.every["sizes"].items()}}
+    asked = asked_of(exercise)
     proof = prove(("\n" + without_magic(source), exercise.name), seconds=SECONDS, **asked)
-    names = " and ".join(name for name in asked["sizes"])
+    names = " and ".join(asked["sizes"])
     if proof.proved:
         return [f"For every {names}, not only the {cases} cases that were run: inside its arrays, no race, no overflow."]
     return [f"But not for every {names}: {proof.failure}."] if proof.failure else []

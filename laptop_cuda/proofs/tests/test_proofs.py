@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import laptop_cuda
 from laptop_cuda.proofs.proof import prove
 
 pytest.importorskip("z3")
@@ -32,3 +33,11 @@ def test_a_right_kernel_is_not_refuted(name):
     found = verdicts(**KERNELS["right"][name])
     assert "fails" not in found.values()
     assert [claim for claim, verdict in found.items() if verdict != "proved"] == KERNELS["right"][name].get("not_proved", [])
+
+
+def test_a_counterexample_runs():
+    text = "__global__ void kernel(float* a, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i <= n) a[i] = 1; }"
+    found = prove(laptop_cuda.compile(text).kernel, {"n": (3, 2**20)}, "(n + 63) // 64", 64, {"a": "n"})
+    assert found.counterexample == {"n": 3}
+    with pytest.raises(laptop_cuda.KernelError, match=r"a\[3\], past its end"):
+        found.run()
