@@ -14,12 +14,14 @@ from dataclasses import dataclass
 import torch
 from einops import einsum, rearrange
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from course_lib.field_guide.cache import Cache
 from course_lib.field_guide.rotary import Rotary, rotate
-from course_lib.field_guide.softmax import masked_softmax
+from course_lib.field_guide.softmax import by_rows, masked_softmax, times
 
-GATES = {"sigmoid": torch.sigmoid, "softplus": nn.functional.softplus}
+GATES = {"sigmoid": torch.sigmoid, "softplus": F.softplus}
+SAME = nn.Identity()
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ class Recipe:
     softcap: float | None = None        # scores are cap * tanh(scores / cap)
     gate: str | None = None             # "feature" or "head": the output times an activation of x, projected
     gate_activation: str = "sigmoid"
-    # (strength, every, shift): queries grow with log(1 + (position + shift) // every)
-    temperature: tuple | None = None
+    temperature: tuple | None = None    # (strength, every, shift) of `growth`
     key_scale: float = 1.0
     value_scale: float = 1.0
     values_are_keys: bool = False       # one projection serves both
@@ -130,47 +131,49 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, positions: Tensor | None = None, present: Tensor | None = None,
                 cache: Cache | None = None, shared: dict | None = None) -> Tensor:
         """positions are 0, 1, ... unless given. present (b, all tokens so far): False is padding, which
-        nothing sees. shared carries what one layer leaves for a later one in the same pass."""
+        nothing sees. shared: keys, choices, masks, cosines that a layer leaves for later ones in a pass."""
         if cache is not None and cache.counts:          # x holds the tokens of several sequences side by side
-            return self.several(x, positions, cache)
-        cache = Cache() if cache is None else cache
-        slots = torch.arange(cache.length, cache.length + x.shape[1], device=x.device)
-        positions = slots if positions is None else positions
-        q, *kv = self.project(x, positions)
+            return self.several(x, positions, cache, shared)
+        cache, shared = Cache() if cache is None else cache, {} if shared is None else shared
+        start, end = cache.length, cache.length + x.shape[1]
+        positions = torch.arange(start, end, device=x.device) if positions is None else positions
+        q, *kv = self.project(x, positions, shared)
         k, v, first = self.keep(kv, cache, x.shape[1], shared)
-        seen = self.visible(slots, torch.arange(first, first + k.shape[2], device=x.device), present)
-        heads = self.attend(q, k, v, seen & self.chosen(x, positions, seen, cache, shared))
-        return self.finish(x, heads)
+        alike = self.recipe.window, self.recipe.chunk, k.shape[2]
+        if alike not in shared:
+            queries, keys = (torch.arange(at, end, device=x.device) for at in (start, first))
+            shared[alike] = self.visible(queries, keys, present)
+        return self.finish(x, self.attend(q, k, v, self.chosen(x, positions, shared[alike], cache, shared)))
 
-    def several(self, x: Tensor, positions: Tensor, cache) -> Tensor:
+    def several(self, x: Tensor, positions: Tensor, cache, shared: dict) -> Tensor:
         """All tokens are projected together; each sequence attends to its own keys. Without an indexer."""
-        q, k, v = self.project(x, positions)
+        q, k, v = self.project(x, positions, shared)
         each = zip(q.split(cache.counts, 2), *cache.extend(k, v), cache.visible(self))
         return self.finish(x, torch.cat([self.attend(*one) for one in each], 2))
 
-    def project(self, x: Tensor, positions: Tensor) -> list[Tensor]:
+    def project(self, x: Tensor, positions: Tensor, shared: dict | None = None) -> list[Tensor]:
         r = self.recipe
-        q = self.shaped(x, "q", r.n_heads, positions) * self.growth(positions)
+        q = times(self.shaped(x, "q", r.n_heads, positions, shared), self.growth(positions))
         if r.reuses is not None:
             return [q]
-        k = self.shaped(x, "k", r.n_kv_heads, positions) * r.key_scale
+        k = times(self.shaped(x, "k", r.n_kv_heads, positions, shared), r.key_scale)
         v = (self.k_proj if r.values_are_keys else self.v_proj)(x)
-        v = rearrange(v, "b n (h d) -> b h n d", h=r.n_kv_heads) * r.value_scale
-        return [q, k, nn.functional.rms_norm(v, v.shape[-1:], eps=r.eps) if r.v_norm else v]
+        v = times(rearrange(v, "b n (h d) -> b h n d", h=r.n_kv_heads), r.value_scale)
+        return [q, k, F.rms_norm(v, v.shape[-1:], eps=r.eps) if r.v_norm else v]
 
-    def shaped(self, x: Tensor, name: str, heads: int, positions: Tensor) -> Tensor:
+    def shaped(self, x: Tensor, name: str, heads: int, positions: Tensor, shared: dict | None) -> Tensor:
         """Queries or keys: projected, cut into heads, normalised and rotated in the recipe's order."""
         r, y = self.recipe, getattr(self, f"{name}_proj")(x)
-        norm = getattr(self, f"{name}_norm", nn.Identity())
+        norm = getattr(self, f"{name}_norm", SAME)
         if r.qk_norm == "width":
-            y, norm = norm(y), nn.Identity()
+            y, norm = norm(y), SAME
         y = rearrange(y, "b n (h d) -> b h n d", h=heads)
         if r.norm_last:
-            return norm(self.turned(y, positions)).to(x.dtype)
-        return self.turned(norm(y).to(x.dtype), positions)
+            return norm(self.turned(y, positions, shared)).to(x.dtype)
+        return self.turned(norm(y).to(x.dtype), positions, shared)
 
-    def turned(self, y: Tensor, positions: Tensor) -> Tensor:
-        return rotate(y, self.recipe.rotary, positions)
+    def turned(self, y: Tensor, positions: Tensor, shared: dict | None) -> Tensor:
+        return rotate(y, self.recipe.rotary, positions, shared)
 
     def growth(self, positions: Tensor) -> Tensor | float:
         """How much longer a query gets far into the text, so that its softmax stays sharp over more keys."""
@@ -180,21 +183,18 @@ class Attention(nn.Module):
         growth = 1 + strength * torch.log1p(torch.floor((positions.float() + shift) / every))
         return growth[..., None] if positions.dim() == 1 else growth[:, None, :, None]
 
-    def keep(self, kv: list[Tensor], cache: Cache, n: int, shared: dict | None) -> tuple[Tensor, Tensor, int]:
+    def keep(self, kv: list[Tensor], cache: Cache, n: int, shared: dict) -> tuple[Tensor, Tensor, int]:
         """All keys and values that may be needed, and the slot of the first."""
         r = self.recipe
         if r.reuses is not None:
-            if shared is None or r.reuses not in shared:
-                raise ValueError(
-                    f"shared must hold the keys and values of layer {r.reuses}, which layer {r.layer} reads; "
-                    "give every layer of a pass the same dict, in order")
+            if r.reuses not in shared:
+                raise ValueError(f"shared must hold the keys and values of layer {r.reuses}, which layer {r.layer} "
+                                 "reads; give every layer of a pass the same dict, in order")
             cache.length += n
             return shared[r.reuses]
         k, v = cache.extend(k=kv[0], v=kv[1])
-        kept = k, v, cache.length - k.shape[2]
+        shared[r.layer] = kept = k, v, cache.length - k.shape[2]
         cache.trim(r.reach)
-        if shared is not None:
-            shared[r.layer] = kept
         return kept
 
     def visible(self, queries: Tensor, keys: Tensor, present: Tensor | None) -> Tensor:
@@ -215,23 +215,25 @@ class Attention(nn.Module):
         """What queries are made from."""
         return x
 
-    def chosen(self, x: Tensor, positions: Tensor, seen: Tensor, cache: Cache, shared) -> Tensor | bool:
-        """Where an indexer lets a query look, (b, 1 or heads, n, m); without one, everywhere."""
+    def chosen(self, x: Tensor, positions: Tensor, seen: Tensor, cache: Cache, shared: dict) -> Tensor:
+        """Where a query looks, (b, 1 or heads, n, m): everywhere, or where an indexer lets it."""
         r = self.recipe
         if r.index_from is not None:
-            return shared["index", r.index_from]
+            return seen & shared["index", r.index_from]
         if r.indexer is None:
-            return True
-        chosen = self.indexer(x, self.narrow(x), positions, seen, cache)
-        if shared is not None:
-            shared["index", r.layer] = chosen
-        return chosen
+            return seen
+        shared["index", r.layer] = chosen = self.indexer(x, self.narrow(x), positions, seen, cache)
+        return seen & chosen
 
+    @by_rows
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
         r, q = self.recipe, q.to(k.dtype)
         scale = r.head_dim ** -0.5 if r.scale is None else r.scale
-        if q.shape[2] == 1 and not r.softcap and self.sinks is None:        # torch's own: faster for a token
-            return nn.functional.scaled_dot_product_attention(q, k, v, seen, scale=scale, enable_gqa=True)
+        if not r.softcap and self.sinks is None and r.head_dim == r.value_width:    # torch's own is faster
+            if q.shape[2] > 1 or seen.shape[1] > 1:
+                return F.scaled_dot_product_attention(q, k, v, seen, scale=scale, enable_gqa=True)
+            rows = q.view(len(q), k.shape[1], -1, q.shape[3])       # heads that share keys, as if queries
+            return F.scaled_dot_product_attention(rows, k, v, seen, scale=scale).reshape(q.shape)
         q = rearrange(q, "b (h g) n d -> b h g n d", h=k.shape[1])
         scores = rearrange(einsum(q, k, "b h g n d, b h m d -> b h g n m"), "b h g n m -> b (h g) n m") * scale
         if r.softcap:

@@ -26,10 +26,10 @@ class Cache:
         room, end = self.rooms.get(name, (kept, n))
         if end + new > room.shape[-2]:
             room, end = kept.new_empty(*kept.shape[:-2], n + new + max(32, n // 16), kept.shape[-1]), n
-            room[..., :n, :] = kept
-        room[..., end:end + new, :] = x
+            room.narrow(-2, 0, n).copy_(kept)
+        room.narrow(-2, end, new).copy_(x)
         self.rooms[name] = room, end + new
-        self.rows[name] = room[..., end - n:end + new, :]
+        self.rows[name] = room.narrow(-2, end - n, n + new)
         return self.rows[name]
 
     def trim(self, limit: int | None, *names: str):

@@ -13,7 +13,7 @@ from torch import nn
 from course_lib.field_guide.base import Attention, Recipe
 from course_lib.field_guide.indexers import LearnedTemperature
 from course_lib.field_guide.rotary import rotate
-from course_lib.field_guide.softmax import masked_softmax
+from course_lib.field_guide.softmax import by_rows, masked_softmax
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,20 @@ class LatentAttention(Attention):
     def narrow(self, x):
         return self.q_norm(self.q_down(x)) if self.recipe.q_rank else x
 
-    def project(self, x, positions):
+    def project(self, x, positions, shared=None):
         r = self.recipe
         q = rearrange(self.q_proj(self.narrow(x)), "b n (h d) -> b h n d", h=r.n_heads)
         q, q_rope = q.split([r.head_dim, r.rope_dim], -1)
         k_up, _ = self.ups()
-        q = torch.cat([einsum(q, k_up, "b h n d, h d c -> b h n c"), rotate(q_rope, r.rotary, positions)], -1)
-        q = q * self.growth(positions)
+        q_rope = rotate(q_rope, r.rotary, positions, shared)
+        q = torch.cat([einsum(q, k_up, "b h n d, h d c -> b h n c"), q_rope], -1) * self.growth(positions)
         if r.learned_temperature:
             q = self.softmax_scaling(q, positions)
         if r.reuses is not None:
             return [q]
         latent, k_rope = self.down(x).split([r.latent_dim, r.rope_dim], -1)
-        return [
-            q,
-            torch.cat([self.latent_norm(latent)[:, None], rotate(k_rope[:, None], r.rotary, positions)], -1)]
+        k_rope = rotate(k_rope[:, None], r.rotary, positions, shared)
+        return [q, torch.cat([self.latent_norm(latent)[:, None], k_rope], -1)]
 
     def ups(self):
         """The up-projections of keys and values, (heads, width, latent_dim) each."""
@@ -88,10 +87,10 @@ class LatentAttention(Attention):
         if self.recipe.reuses is not None:
             return super().keep(kv, cache, n, shared)
         (k,) = cache.extend(k=kv[0])
-        if shared is not None:
-            shared[self.recipe.layer] = k, k, 0
+        shared[self.recipe.layer] = k, k, 0
         return k, k, 0
 
+    @by_rows
     def attend(self, q, k, v, seen):
         r = self.recipe
         scores = einsum(q.to(k.dtype), k[:, 0], "b h n c, b m c -> b h n m") * r.softmax_scale

@@ -43,19 +43,23 @@ def plain_frequencies(dim: int, base: float) -> Tensor:
     return 1.0 / base ** (torch.arange(0, dim, 2, dtype=torch.float) / dim)
 
 
-def rotate(x: Tensor, rotary: Rotary | None, positions: Tensor, backwards: bool = False) -> Tensor:
-    """x (batch, heads, n, head_dim) turned by its positions."""
+def rotate(x: Tensor, rotary: Rotary | None, positions: Tensor, known: dict | None = None,
+           backwards: bool = False) -> Tensor:
+    """x (batch, heads, n, head_dim) turned by its positions. `known`: cosines and sines of earlier calls."""
     if rotary is None:
         return x
-    known = getattr(positions, "turns", {})             # a decoder's: computed once in a pass
+    known = {} if known is None else known
     if rotary not in known:
-        known[rotary] = cos_and_sin(rotary, positions, x.device)
+        cos, sin = cos_and_sin(rotary, positions, x.device)
+        known[rotary] = _pairs(cos, cos, rotary.layout), _pairs(-sin, sin, rotary.layout)
     cos, sin = known[rotary]
-    rest = x.shape[-1] - rotary.dim
+    sin, rest = -sin if backwards else sin, x.shape[-1] - rotary.dim
+    if not rest:
+        return _turn(x, cos, sin, rotary.layout)
     still, x = (
         x.split([rest, rotary.dim], -1) if rotary.at == "back" else x.split([rotary.dim, rest], -1)[::-1])
-    x = _turn(x, cos, -sin if backwards else sin, rotary.layout).to(still.dtype)
-    return x if not rest else torch.cat([still, x] if rotary.at == "back" else [x, still], -1)
+    x = _turn(x, cos, sin, rotary.layout)
+    return torch.cat([still, x] if rotary.at == "back" else [x, still], -1)
 
 
 def cos_and_sin(rotary: Rotary, positions: Tensor, device) -> tuple[Tensor, Tensor]:
@@ -71,9 +75,13 @@ def cos_and_sin(rotary: Rotary, positions: Tensor, device) -> tuple[Tensor, Tens
 
 
 def _turn(x, cos, sin, layout):
-    a, b = x.chunk(2, -1) if layout == "half" else (x[..., ::2], x[..., 1::2])
-    pair = a * cos - b * sin, b * cos + a * sin
-    return torch.cat(pair, -1) if layout == "half" else torch.stack(pair, -1).flatten(-2)
+    """(a, b) of each pair becomes (a cos - b sin, b cos + a sin): cos holds cos twice, sin holds -sin and sin."""
+    other = x.roll(x.shape[-1] // 2, -1) if layout == "half" else x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+    return (x * cos + other * sin).to(x.dtype)
+
+
+def _pairs(a, b, layout):
+    return torch.cat([a, b], -1) if layout == "half" else torch.stack([a, b], -1).flatten(-2)
 
 
 def read_rotary(options: dict, head_dim: int, layout: str = "half", at: str = "front") -> Rotary:

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from course_lib import cuda
 from course_lib.exercises import find
 from course_lib.field_guide import BadCheckpoint, NotANumber, describe, open_model
+from course_lib.field_guide.whole import quantised
 from course_lib.field_guide.whole.chat import Conversation, main as chat
 from course_lib.field_guide.whole.quantised import Quantised, dequantised, quantise
 from course_lib.field_guide.whole.serving import Server, pageable
@@ -93,7 +94,7 @@ def test_uneven_prompts_through_pages_as_one_at_a_time(model_type, several, tmp_
 
 
 @pytest.mark.parametrize("kind, lost", [("int8", 0.01), ("int4", 0.1)])
-def test_quantised_weights_are_the_product_with_what_their_numbers_mean(kind, lost, llama):
+def test_quantised_weights_are_the_product_with_what_their_numbers_mean(kind, lost, llama, monkeypatch):
     """Torch's product of small numbers beside the plain one, of a matrix and in every layer of a model."""
     torch.manual_seed(0)
     linear, x = torch.nn.Linear(128, 48), torch.randn(3, 7, 128)
@@ -111,6 +112,10 @@ def test_quantised_weights_are_the_product_with_what_their_numbers_mean(kind, lo
     assert small.notes[-1].startswith(f"{kind}: matrices of ") and len(small.generate(texts.tolist(), 2)) == 2
     with pytest.raises(ValueError, match="weights must be 'int8' or 'int4', and group one of"):
         open_model(llama, weights=kind, group=48)
+    monkeypatch.setattr(quantised, "aten", None)            # a torch without such products
+    slow = open_model(llama, weights=kind, group=32)
+    assert slow.notes[-1].endswith("no product of such numbers here.")
+    assert gap(slow.logits(texts), plain.logits(texts), torch.ones(2, 23)) < 1e-5
 
 
 @pytest.fixture

@@ -1,12 +1,14 @@
 """A decoder built from a plan: embedding, layers of attention and feed-forward, a norm, logits."""
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from course_lib.field_guide.softmax import times
 from course_lib.field_guide.cache import Cache
-from course_lib.field_guide.whole.parts import ACTIVATIONS, Norm, Product
+from course_lib.field_guide.whole.parts import ACTIVATIONS, Norm, Product, with_products
 
 # Where a layer has norms: before or after its parts.
 NORMS = {"before": ("attention_norm", "feed_forward_norm"),
@@ -82,22 +84,23 @@ class Block(nn.Module):
             mixed = self.attention_out_norm(self.mix(y, positions, present, caches, shared))
             if p.order == "parallel":
                 return x + mixed + self.feed_forward(y)
-            x = (y if p.residual_normed else x) * keep + mixed * add
+            x = times(y if p.residual_normed else x, keep) + times(mixed, add)
         if self.feed_forward is not None:
             y = self.feed_forward_norm(x)
-            x = ((y if p.residual_normed else x) * keep_too + self.feed_forward_out_norm(self.feed_forward(y))
-                 * add_too)
+            added = self.feed_forward_out_norm(self.feed_forward(y))
+            x = times(y if p.residual_normed else x, keep_too) + times(added, add_too)
         if per_layer is not None:
             let_in = self.activation(self.per_layer_gate(x)) * per_layer
             x = x + self.per_layer_norm(self.per_layer_proj(let_in))
         return x if self.scalar is None else x * self.scalar
 
     def mix(self, x, positions, present, caches, shared):
-        p, out = self.plan, 0
+        p, out = self.plan, None
         for i, (mixer, cache) in enumerate(zip(self.mixers, caches)):
             given = x * p.in_scales[i] if p.in_scales else x
             got = mixer(given, positions, present, cache, shared)
-            out = out + (got * p.out_scales[i] if p.out_scales else got)
+            got = got * p.out_scales[i] if p.out_scales else got
+            out = got if out is None else out + got
         return out
 
 
@@ -105,22 +108,26 @@ class NotANumber(ArithmeticError):
     """The output of a layer is not a number."""
 
 
+def table(rows: int, width: int) -> nn.Embedding:
+    """Not drawn at random: without memory that imports torch's compiler, a second and 70 MB."""
+    return nn.Embedding.from_pretrained(torch.empty(rows, width))
+
+
 class Decoder(nn.Module):
     def __init__(self, plan: Plan):
         super().__init__()
         self.plan = plan
-        self.embedding = nn.Embedding(plan.vocab, plan.d_model)
+        self.embedding = table(plan.vocab, plan.d_model)
         self.layers = nn.ModuleList(Block(plan, layer) for layer in plan.layers)
         self.norm = Norm(plan.d_model, plan.eps, plan.norm, plan.norm_bias)
-        self.out = None if plan.tied else Product(plan.d_model, plan.vocab, bias=False)
+        self.out = None if plan.tied else nn.Linear(plan.d_model, plan.vocab, bias=False)
         self.width = plan.layers[0].per_layer
-        for linear in (module for module in self.layers.modules() if type(module) is nn.Linear):
-            linear.__class__ = Product              # the chapter's layers, with a faster product
         if self.width:
             wide = self.width * len(plan.layers)
-            self.per_layer_embedding = nn.Embedding(plan.vocab, wide)
+            self.per_layer_embedding = table(plan.vocab, wide)
             self.per_layer_proj = nn.Linear(plan.d_model, wide, bias=False)
             self.per_layer_norm = Norm(self.width, plan.eps)
+        with_products(self)
 
     @property
     def device(self) -> torch.device:
@@ -135,8 +142,6 @@ class Decoder(nn.Module):
         """ids (b, n), the tokens that `caches` lack -> logits in float32, of all or of those in `last`."""
         caches, shared = self.caches() if caches is None else caches, {}
         ids, positions, present = (x if x is None else x.to(self.device) for x in (ids, positions, present))
-        positions = positions.view_as(positions)
-        positions.turns = {}                # cosines and sines, of all layers that turn alike
         x = self.embed(ids)
         per_layer = self.per_layer_inputs(ids, x) if self.width else [None] * len(self.layers)
         self.check(x, "the embedding")
@@ -167,6 +172,6 @@ class Decoder(nn.Module):
 
     @staticmethod
     def check(x: Tensor, where: str):
-        if x.isnan().any():
+        if math.isnan(x.max()):             # the largest of what holds a NaN is NaN
             raise NotANumber(f"the output of {where} is not a number: a weight there is NaN or infinite, or "
                              "overflows")

@@ -82,7 +82,7 @@ class Model:
         return [cut(self.text.decode(tokens), stop) for tokens in new] if texts else new
 
     def stream(self, prompt: list[int], max_new_tokens: int, seed: int = 0, stop: tuple = (), caches=None,
-               chunk=512, **sampling):
+               chunk=256, **sampling):
         """The new tokens one by one, until one that ends a text, or until the text holds one of the strings
         in `stop`. `caches` may hold the prompt's beginning; a long prompt is read in chunks."""
         if not prompt:

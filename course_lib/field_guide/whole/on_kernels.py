@@ -63,12 +63,12 @@ def _left_to_torch(layer: Attention, q, k, v, seen, many: bool) -> str | None:
     return next((why for why, holds in reasons.items() if holds), None)
 
 
-def _turned(layer: Attention, done: Counter, x: Tensor, positions: Tensor) -> Tensor:
+def _turned(layer: Attention, done: Counter, x: Tensor, positions: Tensor, shared: dict | None) -> Tensor:
     rotary = layer.recipe.rotary
     if rotary is None or rotary.axes or x.dtype not in C_TYPES or positions.dim() > 2:
         if rotary:
             done["rotation by torch"] += 1
-        return rotate(x, rotary, positions)
+        return rotate(x, rotary, positions, shared)
     done["rotation"] += 1
     cos, sin = cos_and_sin(rotary, torch.arange(int(positions.max()) + 1, device=x.device), x.device)
     rest = x.shape[-1] - rotary.dim

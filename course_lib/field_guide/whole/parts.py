@@ -6,20 +6,34 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lib.field_guide.softmax import times
+
 ACTIVATIONS = {"silu": F.silu, "swish": F.silu, "gelu": F.gelu, "relu": F.relu, "sigmoid": torch.sigmoid,
                "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
                "gelu_new": partial(F.gelu, approximate="tanh"), "relu2": lambda x: F.relu(x).square()}
 
 
-class Product(nn.Linear):
+class Product(nn.Module):
     """x W^T + b. For 4 to 32 rows in float32 MKL is faster at W x^T: 16 rows of 1,024 numbers, 0.53 ms for 0.81."""
 
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias
+
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.numel() // x.shape[-1]
-        if not 4 <= rows <= 32 or x.dtype != torch.float32 or x.device.type != "cpu":
-            return super().forward(x)
+        if not 4 <= x.numel() // x.shape[-1] <= 32 or x.dtype != torch.float32 or x.device.type != "cpu":
+            return F.linear(x, self.weight, self.bias)
         y = (self.weight @ x.flatten(0, -2).T).T.unflatten(0, x.shape[:-1])
         return y if self.bias is None else y + self.bias
+
+
+def with_products(module: nn.Module):
+    """A product in place of each of the linear layers, which the chapter's layers are made of."""
+    for name, part in module.named_children():
+        if type(part) is nn.Linear:
+            setattr(module, name, Product(part))
+        else:
+            with_products(part)
 
 
 class Norm(nn.Module):
@@ -32,7 +46,8 @@ class Norm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        weight, bias = (one if one is None else one.float() for one in (self.weight, self.bias))
+        weight = None if self.weight is None else self.weight.float()
+        bias = None if self.bias is None else self.bias.float()
         if self.kind == "layer":
             return F.layer_norm(x.float(), x.shape[-1:], weight, bias, self.eps).to(x.dtype)
         y = F.rms_norm(x.float(), x.shape[-1:], weight, self.eps)
@@ -70,12 +85,12 @@ class FeedForwardLayer(nn.Module):
         r, up = self.recipe, self.up_proj(x)
         if not r.gated:
             return self.down_proj(self.activation(up))
-        gate = self.gate_proj(x) * r.scales[0]
+        gate = times(self.gate_proj(x), r.scales[0])
         if r.limit is not None:
             gate, up = gate.clamp(max=r.limit), up.clamp(-r.limit, r.limit)
         inner = (self.activation(gate) * up if r.alpha is None else gate * torch.sigmoid(r.alpha * gate)
                  * (up + 1))
-        return self.down_proj(inner) * r.scales[1]
+        return times(self.down_proj(inner), r.scales[1])
 
 
 class XIELU(nn.Module):

@@ -1,10 +1,14 @@
 """Weights of 8 or 4 bits: a model in a half or a quarter of bfloat16's memory, and what is lost.
 
 int8: every row of a matrix has a scale. int4: every `group` neighbours in a row have a scale and a zero. The
-product reads the small numbers and makes them bfloat16 as it goes, so bfloat16 is what it computes in."""
+product reads the small numbers and makes them bfloat16 as it goes, so bfloat16 is what it computes in. A torch
+or a processor that has no such product makes the whole matrix each time, which is slow, and keeps a number of 4 bits in a byte."""
 import torch
 from torch import Tensor, nn
 
+from course_lib.field_guide.whole.parts import Product
+
+aten = torch.ops.aten
 GROUPS = (32, 64, 128, 256)
 # Of attention, feed-forward layers and experts. Routers, embeddings and states stay as they are.
 MATRICES = ("q_proj", "k_proj", "v_proj", "out_proj", "gate_proj", "up_proj", "down_proj")
@@ -15,15 +19,25 @@ class Quantised(nn.Module):
         super().__init__()
         self.group, self.bias = group if kind == "int4" else None, linear.bias
         numbers, scales = quantise(linear.weight, kind, group)
-        if kind == "int4":
-            numbers = torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers, 1)
-        self.register_buffer("numbers", numbers)
+        packed, self.fast = numbers, True
+        try:
+            if kind == "int4":
+                packed = aten._convert_weight_to_int4pack_for_cpu(numbers, 1)
+            self.product(torch.ones(1, numbers.shape[1], dtype=torch.bfloat16), packed, scales)
+        except (AttributeError, RuntimeError):          # not in this torch, or not for this processor
+            packed, self.fast = numbers.to(torch.int8), False
+        self.register_buffer("numbers", packed)
         self.register_buffer("scales", scales)
 
+    def product(self, rows: Tensor, numbers: Tensor, scales: Tensor) -> Tensor:
+        if self.group is None:
+            return aten._weight_int8pack_mm(rows, numbers, scales)
+        return aten._weight_int4pack_mm_for_cpu(rows, numbers, self.group, scales)
+
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.flatten(0, -2).bfloat16()
-        y = (torch.ops.aten._weight_int8pack_mm(rows, self.numbers, self.scales) if self.group is None else
-             torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.numbers, self.group, self.scales))
+        if not self.fast:
+            return nn.functional.linear(x, dequantised(self.numbers, self.scales).to(x.dtype), self.bias)
+        y = self.product(x.flatten(0, -2).bfloat16(), self.numbers, self.scales)
         y = y.to(x.dtype).unflatten(0, x.shape[:-1])
         return y if self.bias is None else y + self.bias
 
@@ -57,17 +71,19 @@ def use_quantised(decoder: nn.Module, kind: str, group: int = 64) -> str:
         raise ValueError(f"weights must be 'int8' or 'int4', and group one of {GROUPS}; got {kind!r} and {group!r}")
     if decoder.device.type != "cpu":
         raise ValueError("weights of 8 or 4 bits are for the CPU: leave device out")
-    before = after = left = 0
+    before, after, left, fast = 0, 0, 0, True
     for module in list(decoder.modules()):
         for name, linear in list(module.named_children()):
-            if name not in MATRICES or not isinstance(linear, nn.Linear):
+            if name not in MATRICES or not isinstance(linear, Product):
                 continue
             n, m = linear.weight.shape
             if kind == "int4" and (m % group or n % 16):
                 left += 1
                 continue
             small = Quantised(linear, kind, group)
+            fast = small.fast
             before, after = before + linear.weight.nbytes, after + small.numbers.nbytes + small.scales.nbytes
             setattr(module, name, small)
     return (f"{kind}: matrices of {before / 1e6:,.1f} MB take {after / 1e6:,.1f} MB"
-            + (f"; {left}, whose sizes are no multiples of {group} and 16, stay as they are." if left else "."))
+            + (f"; {left}, whose sizes are no multiples of {group} and 16, stay as they are." if left else ".")
+            + ("" if fast else " Slow: this torch has no product of such numbers here."))

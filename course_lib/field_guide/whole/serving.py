@@ -104,7 +104,7 @@ def serve(decoder: Decoder, prompts: list, max_new_tokens: int, ends, seed: int,
           **sampling) -> list[list[int]]:
     """The new tokens of every prompt. Room for 16 of the longest at a time; who finds no page waits."""
     longest = max(map(len, prompts)) + max_new_tokens
-    server = Server(decoder, n_blocks=(longest // 16 + 2) * min(len(prompts), 16), token_budget=512)
+    server = Server(decoder, n_blocks=(longest // 16 + 2) * min(len(prompts), 16), token_budget=256)
     ends = [end for end in ends if end < decoder.plan.vocab]
     for number, prompt in enumerate(prompts):
         server.add_request(prompt, max_new_tokens, seed=seed + number, stop=ends, **sampling)
