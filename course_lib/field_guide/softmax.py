@@ -14,7 +14,8 @@ def by_rows(attend):
         n = max(1, SCORES // (q.shape[0] * q.shape[1] * k.shape[2]))
         if n >= q.shape[2]:
             return attend(layer, q, k, v, seen)
-        return torch.cat([attend(layer, rows, k, v, of) for rows, of in zip(q.split(n, 2), seen.split(n, 2))], 2)
+        pieces = zip(q.split(n, 2), seen.split(n, 2))
+        return torch.cat([attend(layer, rows, k, v, what) for rows, what in pieces], 2)
     return some
 
 
