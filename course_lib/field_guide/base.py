@@ -21,7 +21,7 @@ from course_lib.field_guide.rotary import Rotary, rotate
 from course_lib.field_guide.softmax import by_rows, masked_softmax, times
 
 GATES = {"sigmoid": torch.sigmoid, "softplus": F.softplus}
-SAME = nn.Identity()
+SAME, SHORT = nn.Identity(), 64 * 64        # so many scores of a head are computed as in published code
 
 
 @dataclass(frozen=True)
@@ -200,10 +200,9 @@ class Attention(nn.Module):
     def visible(self, queries: Tensor, keys: Tensor, present: Tensor | None) -> Tensor:
         """(b or 1, 1, n, m): True where the query of one slot may see the key of another."""
         r, back = self.recipe, queries[:, None] - keys
-        seen = back >= 0
+        seen = (back >= 0)[None]
         if r.window:
             seen = seen & (back < r.window)
-        seen = seen[None]
         if r.chunk:
             start = 0 if present is None else present.int().argmax(-1)[:, None, None]    # after padding
             seen = seen & ((queries[:, None] - start) // r.chunk == (keys - start) // r.chunk)
@@ -229,11 +228,12 @@ class Attention(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
         r, q = self.recipe, q.to(k.dtype)
         scale = r.head_dim ** -0.5 if r.scale is None else r.scale
-        if not r.softcap and self.sinks is None and r.head_dim == r.value_width:    # torch's own is faster
-            if q.shape[2] > 1 or seen.shape[1] > 1:
-                return F.scaled_dot_product_attention(q, k, v, seen, scale=scale, enable_gqa=True)
-            rows = q.view(len(q), k.shape[1], -1, q.shape[3])       # heads that share keys, as if queries
+        plain, n = not r.softcap and self.sinks is None and r.head_dim == r.value_width, q.shape[2]
+        if plain and n == seen.shape[1] == 1:
+            rows = q.view(len(q), k.shape[1], -1, r.head_dim)       # heads that share keys, as if queries
             return F.scaled_dot_product_attention(rows, k, v, seen, scale=scale).reshape(q.shape)
+        if plain and n * k.shape[2] > SHORT:                        # torch's own: faster, of other rounding
+            return F.scaled_dot_product_attention(q, k, v, seen, scale=scale, enable_gqa=True)
         q = rearrange(q, "b (h g) n d -> b h g n d", h=k.shape[1])
         scores = rearrange(einsum(q, k, "b h g n d, b h m d -> b h g n m"), "b h g n m -> b (h g) n m") * scale
         if r.softcap:

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from course_lib import cuda
 from course_lib.exercises import find
 from course_lib.field_guide import BadCheckpoint, NotANumber, describe, open_model
+from course_lib.field_guide import base, softmax
 from course_lib.field_guide.whole import quantised
 from course_lib.field_guide.whole.chat import Conversation, main as chat
 from course_lib.field_guide.whole.quantised import Quantised, dequantised, quantise
@@ -38,6 +39,18 @@ def test_equal_to_the_recorded_model(model_type, tmp_path):
     got = model.logits(family.texts, present)[..., ::EVERY]
     assert (gap(got, family.logits, mask() if family.padded else torch.ones(2, 23))
             < (2e-5 if model_type in CHUNKED else 1e-5))
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gemma2", "gpt_oss", "deepseek_v3", "mimo_v2_flash"])
+def test_long_texts_are_read_in_pieces_and_by_torch_s_own_attention(model_type, tmp_path, monkeypatch):
+    """As if 23 tokens were long: scores of 2 queries at a time, and torch's attention where it computes the same."""
+    family, calls = tiny(model_type), []
+    model, own = open_model(family.write(tmp_path)), base.F.scaled_dot_product_attention
+    monkeypatch.setattr(base, "SHORT", 0)
+    monkeypatch.setattr(softmax, "SCORES", 400)
+    monkeypatch.setattr(base.F, "scaled_dot_product_attention", lambda *a, **k: calls.append(a) or own(*a, **k))
+    assert gap(model.logits(family.texts, mask())[..., ::EVERY], family.logits, mask()) < 1e-5
+    assert (len(calls) >= 3 * 8) == (model_type == "llama")
 
 
 @pytest.mark.parametrize("model_type", ["gemma2", "mimo_v2_flash", "deepseek_v3", "qwen3_next", "falcon_h1"])
