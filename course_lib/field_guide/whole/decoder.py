@@ -108,23 +108,19 @@ class NotANumber(ArithmeticError):
     """The output of a layer is not a number."""
 
 
-def table(rows: int, width: int) -> nn.Embedding:
-    """Not drawn at random: without memory that imports torch's compiler, a second and 70 MB."""
-    return nn.Embedding.from_pretrained(torch.empty(rows, width))
-
-
 class Decoder(nn.Module):
     def __init__(self, plan: Plan):
         super().__init__()
         self.plan = plan
-        self.embedding = table(plan.vocab, plan.d_model)
+        # Embedding(...) draws numbers, which without memory imports torch's compiler: a second and 70 MB
+        self.embedding = nn.Embedding.from_pretrained(torch.empty(plan.vocab, plan.d_model))
         self.layers = nn.ModuleList(Block(plan, layer) for layer in plan.layers)
         self.norm = Norm(plan.d_model, plan.eps, plan.norm, plan.norm_bias)
         self.out = None if plan.tied else nn.Linear(plan.d_model, plan.vocab, bias=False)
         self.width = plan.layers[0].per_layer
         if self.width:
             wide = self.width * len(plan.layers)
-            self.per_layer_embedding = table(plan.vocab, wide)
+            self.per_layer_embedding = nn.Embedding.from_pretrained(torch.empty(plan.vocab, wide))
             self.per_layer_proj = nn.Linear(plan.d_model, wide, bias=False)
             self.per_layer_norm = Norm(self.width, plan.eps)
         with_products(self)

@@ -29,11 +29,10 @@ class Product(nn.Module):
 
 def with_products(module: nn.Module):
     """A product in place of each of the linear layers, which the chapter's layers are made of."""
-    for name, part in module.named_children():
-        if type(part) is nn.Linear:
-            setattr(module, name, Product(part))
-        else:
-            with_products(part)
+    for parent in list(module.modules()):
+        for name, part in parent.named_children():
+            if type(part) is nn.Linear:
+                setattr(parent, name, Product(part))
 
 
 class Norm(nn.Module):
