@@ -478,7 +478,7 @@ void read_symbols();
 extern uintptr_t heap_base;      // of the device memory of whole programs, and so many bytes: 0 until there is some
 extern size_t heap_used;
 extern uintptr_t variables_low, variables_high;  // around the device variables of whole programs
-constexpr int RELAXED = 4;        // of a volatile or atomic access, beside its action
+constexpr int RELAXED = 16;       // of a volatile or atomic access, beside its action
 inline void host_touches(uintptr_t address, size_t size, int action, const void* pc) {
     bool near_variables = address - variables_low < variables_high - variables_low;
     if (address - heap_base < heap_used || near_variables) seams.touched_by_host(address, size, action, pc);

@@ -149,10 +149,10 @@ def test_inputs_drawn_without_a_seed_are_the_same_each_time(tmp_path):
     assert first == second and first.startswith("y[0] is ")
 
 
-def test_a_wrong_result_names_a_shuffle_whose_value_is_undefined(tmp_path):
+def test_a_shuffle_whose_value_is_undefined_is_a_bug_where_it_is_stored(tmp_path):
     """The programming guide: of a lane that does not take part the value is undefined."""
     case = drawing(tmp_path, "x", "x[i]; if (i < 8) y[i] = __shfl_down_sync(0xff, x[i], 16)")
-    assert case["verdict"] == "wrong" and "note: uninitialized: in copy, a shuffle takes" in case["message"]
+    assert case["verdict"] == "bug" and "uninitialized: in copy, a shuffle takes" in case["message"]
 
 
 def test_a_sum_that_starts_from_no_value_is_a_bug(tmp_path):
