@@ -74,11 +74,13 @@ class Flow(Expressions):
 
     def run_do_stmt(self, cursor):
         body, test = cursor.get_children()
-        before = {name: len(states) for name, states in self.jumps.items()}
+        kept, self.jumps = self.jumps, self.jumps | {"break": [], "continue": []}
         self.run(body)
-        if any(len(self.jumps[name]) > before[name] for name in ("break", "continue")):
+        if self.jumps["break"] or self.jumps["continue"]:
             raise NotLifted("a jump out of a `do`", cursor.location.line)
-        self.loop(cursor, test, body, None)
+        self.jumps = kept
+        if self.state is not None:
+            self.loop(cursor, test, body, None)
 
     def branch(self, condition, yes, no):
         """Both ways, each under its condition; the value that they give."""

@@ -23,7 +23,10 @@ def for_every_size(exercise: Exercise, source: str, cases: int) -> list[str]:
     from laptop_cuda import prove
 
     asked = asked_of(exercise)
-    proof = prove(("\n" + without_magic(source), exercise.name), seconds=SECONDS, **asked)
+    try:
+        proof = prove(("\n" + without_magic(source), exercise.name), seconds=SECONDS, **asked)
+    except Exception:        # a kernel that passed has passed, whatever the solver meets in it
+        return []
     names = " and ".join(asked["sizes"])
     if proof.proved:
         return [f"For every {names}, not only the {cases} cases that were run: inside its arrays, no race, no overflow."]
