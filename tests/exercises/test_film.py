@@ -123,10 +123,30 @@ def test_of_python_the_first_value_that_the_reference_never_has_is_named(softmax
     wrong = softmax.solution.replace("e.sum(-1", "e.sum(0")
     said = value_film(softmax, wrong)
     assert said.message.startswith("Line 3: the result of `sum`, (1, 3), float32, is the first")
-    assert "No value of it has this shape." in said.message and "exp: [[" in str(said)
+    assert "all that it is made of, from line 2:" in said.message and "exp: [[" in str(said)
     assert "film(" in checked(softmax, wrong, monkeypatch)
     shorter = "def softmax(x):\n    return (x - x.amax(-1, keepdim=True)).exp()\n"
-    assert value_film(softmax, shorter).message.startswith("Every tensor of yours")
+    assert "`exp`, (2, 3), float32; with the reference's value in its place, your" in value_film(softmax, shorter).message
     counts = wrong.replace("e = ", "axes = torch.arange(x.dim() + 5)\n    e = ")
     assert value_film(softmax, counts).message.startswith("Line 4: the result of `sum`")
     assert "<code>sum</code>" in said._repr_html_()
+
+
+@pytest.mark.parametrize("id, name, said", [
+    ("4.3", "divides by the weights inside the chunk only", "Line 6: the result of `div`"),       # v needs no column of ones
+    ("7.12", "replaces a refused token from the target itself", "Every tensor of which your first wrong"),    # keep is right
+    ("7.11", "divides by the number of beams", "Line 4: the result of `floor_divide`"),
+    ("1.5", "leaves out the factor 1/sqrt(d)", "Line 5 is given the result of `unsafe_view`, (1, 1, 2, 3), float32, from line 3"),
+    ("6.3", "exchanges the two weights", "Line 6 is given the result of `exp`, (1,), float32, from line 5")])
+def test_correct_lines_of_python_are_not_blamed(id, name, said):
+    ex = find(id)
+    source = next(ex.wrong_code(m) for m in ex.misconceptions if m.name == name)
+    assert value_film(ex, source).message.startswith(said)
+
+
+def test_what_makes_no_tensor_or_raises_is_offered_no_film(monkeypatch):
+    monkeypatch.setattr(student.marks, "update", lambda *a, **k: None)
+    ex = find("7.9")
+    assert "film(" not in checked(ex, ex.wrong_code(ex.misconceptions[0]), monkeypatch)
+    with pytest.raises(NothingToShow, match="has its line in the verdict"):
+        film("7.9")

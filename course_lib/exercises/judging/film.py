@@ -36,22 +36,22 @@ def offer(exercise: Exercise, source: str, verdict: Verdict) -> None:
     _refused.pop(exercise.id, None)
     ran = {label for label, _ in verdict.details} & RAN or "though its result is correct" in verdict.headline
     kernel = exercise.language == "cuda"
-    shown = kernel or exercise.oracle is None and exercise.kind in ("write", "repair")
+    shown = kernel or exercise.oracle is None and exercise.kind in ("write", "repair") and "torch" in exercise.given
     if verdict.status != WRONG or not ran or not shown:
         return
     _refused[exercise.id] = source
     beside = ", beside the reference's" if exercise.oracle is None else ""
     shows = (f"plays your run from where it goes wrong{beside}" if kernel else
-             "names the first of your values that the reference never has")
+             "names the line at which your values leave the reference's")
     verdict.notes.append(f'`film("{exercise.id}")` {shows}.')
 
 
 def film(id: str) -> None:
     """Where your refused code goes wrong: of a kernel the player, opened there, and what the reference did at
-    the same point; of Python the first value that the reference never has, and its line."""
+    the same point; of Python the line at which its values leave the reference's."""
     if id not in _refused:
-        raise NothingToShow(f'film: there is no refused run to show. Run check("{id}", ...) first; it offers '
-                            "this where your code runs and something in it is wrong.")
+        raise NothingToShow(f'film: check("{id}", ...) has offered none. It does where your code runs to its end and what it '
+                            "gives is wrong; code that raises an error has its line in the verdict.")
     exercise = find(id)
     make = kernel_film if exercise.language == "cuda" else value_film
     try:
@@ -69,8 +69,8 @@ def film(id: str) -> None:
 
 
 def value_film(exercise: Exercise, source: str) -> Beside:
-    asked, _, case, _, _ = failing(exercise, source)
-    return first_value(exercise, source, asked, case)
+    asked, _, case, _, want = failing(exercise, source)
+    return first_value(exercise, source, asked, case, want)
 
 
 @dataclass
