@@ -1,4 +1,5 @@
 """What a text that is judged may hold, and what is not for a kernel. Nothing here knows C: a page has it too."""
+import difflib
 import functools
 import re
 
@@ -52,7 +53,9 @@ def refused(source: str, forbid: tuple[str, ...] = (), given: str = "") -> str |
             return f"`{name}` may not be used in an exercise: it is the compiler's or the engine's."
     for name in sorted(filter(RESERVED.fullmatch, words)):
         if not _of_cuda(name) and name not in given:
-            return f"`{name}` may not be used in an exercise: names that begin so are the compiler's."
+            meant = difflib.get_close_matches(name, _names_of_cuda()[0], 1, 0.85)
+            return (f"`{name}` is no name of CUDA's: is it a misspelling of `{meant[0]}`?" if meant else
+                    f"`{name}` may not be used in an exercise: names that begin so are the compiler's.")
     if any("__shared__" not in found["before"] for found in OPEN_ARRAY.finditer(plain)):
         return "An array without a size may not be declared here, unless it is `extern __shared__`."
     for spelling, said in SPELLINGS.items():

@@ -103,8 +103,8 @@ function variablesInWords(trace, number, lane) {
     if (first > number || block !== step.block || warp !== step.warp || !active(lanes, lane)) continue;
     held.set(name, values[trace.lanes.filter(l => l < lane && active(lanes, l)).length]);
   }
-  const sorted = [...held].sort(([a], [b]) => a - b);
-  return sorted.map(([name, value]) => `${names[name]} = ${value}`).join(", ") || "No variable of it is set.";
+  const sorted = [...held].filter(([, value]) => value !== null).sort(([a], [b]) => a - b);
+  return sorted.map(([name, value]) => `${names[name]} = ${value}`).join(", ") || "None is known here.";
 }
 
 // The warps of the step's block as they are at that step: for each lane its line, and whether it is active.

@@ -91,7 +91,7 @@ class Trace:
     def with_more(self, replay) -> dict:
         """The data with the variables of the lanes, and timelines: each takes another run."""
         found = replay.registers
-        rows = [[*row[:-1], [f"{value:.6g}" for value in row[-1]]] for row in found["rows"]]
+        rows = [[*row[:-1], [None if value is None else f"{value:.6g}" for value in row[-1]]] for row in found["rows"]]
         self.data |= {"registers": {"names": found["names"], "rows": rows}, "timelines": replay.timelines}
         return self.data
 
@@ -104,7 +104,7 @@ class Trace:
         for first, block, warp, name, lanes, values in rows:
             if first <= number and (block, warp) == (step["block"], step["warp"]) and lanes >> lane & 1:
                 held[name] = values[(lanes & (1 << lane) - 1).bit_count()]
-        return ", ".join(f"{names[n]} = {held[n]}" for n in sorted(held)) or "No variable of it is set."
+        return ", ".join(f"{names[n]} = {held[n]}" for n in sorted(held) if held[n] is not None) or "None is known here."
 
     def picture(self, number: int) -> front.Picture:
         canvas, data = Canvas(700, 250), self.data
@@ -172,6 +172,9 @@ def packed(data: dict) -> dict:
     source, at = data["source"], data["steps"]["columns"].index("file")
     files = list({source["name"]: 0} | dict.fromkeys(row[at] for row in data["steps"]["rows"]))
     steps = [[*row[:at], files.index(row[at]), *row[at + 1:]] for row in data["steps"]["rows"]]
+    for n, _ in error.get("at", []) if error and "line" in error else ():     # of a block of lines, that which is meant
+        if steps[n][at - 1] == "line":
+            steps[n][at + 1] = error["line"]
     return {name: data[name] for name in ("kernel", "grid", "block", "blocks", "cut", "machine",
                                                "arrays")} | {
         "steps": {"columns": data["steps"]["columns"], "rows": steps}, "files": files,

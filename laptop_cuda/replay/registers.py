@@ -3,7 +3,7 @@
 The hooks of the compiler see accesses to memory only. So a copy of the kernel is built that also stores each
 scalar variable after each statement that assigns it, on the same lines, and the launch is recorded once more
 with it. Where that run does not go step by step as the replay, nothing is said from there on; the same holds
-for sources of several files and for whole arrays, vectors and structures."""
+for sources of several files and for whole arrays, vectors and structures. A variable is known within its scope."""
 import ctypes
 import dataclasses
 
@@ -23,18 +23,20 @@ from .recording import record
 from .rows import Rows
 
 STORED = "laptop_registers"
-UNKNOWN = {"names": None, "rows": []}
+UNKNOWN = {"names": None, "rows": [], "lines": []}
 
 
 def registers(result, blocks: list[int], steps: list[dict], events: int) -> dict:
-    """{"names": of variables (None: not known), "rows": [[first step at which it holds, block, warp, name,
-    lanes, values]]}. `steps` are those of a replay of these blocks, and `events` how many it has."""
+    """{"names": of variables (None: not known), "rows": [[first step at which it holds, block, warp, name, lanes,
+    values (None: known no more)]], "lines": of the statement of each row (0: of none)}. `steps` are those of a replay of
+    these blocks, and `events` how many it has."""
     base, arguments = split_instance(result.kernel)
-    names, text = noted(next(iter(result.files.values())), base.split("::")[-1])
+    source = next(iter(result.files.values()))
+    names, text = noted(source, base.split("::")[-1])
     if names is None or len(result.files) > 1:
         return UNKNOWN
     if not names:
-        return {"names": [], "rows": []}
+        return UNKNOWN | {"names": []}
     try:
         files = files_of(text, None, ())
         files[0].defines = result.defines
@@ -49,15 +51,62 @@ def registers(result, blocks: list[int], steps: list[dict], events: int) -> dict
     recorded = record(dataclasses.replace(result, library=library.path), launch.PROFILE, blocks=blocks,
                       events=20 * events + 1000, entry=entry)
     rows = Rows(dataclasses.replace(result, library=library.path), recorded)
-    return {"names": names, "rows": _known(rows, steps, [m.name for m in recorded.memories])}
+    known = _known(rows, steps, [m.name for m in recorded.memories], len(names))
+    made = _in_scope(known, steps, _scopes(source, base.split("::")[-1], names))
+    return {"names": names, "rows": [row for row, _ in made], "lines": [line for _, line in made]}
 
 
-def _known(rows: Rows, steps: list[dict], memories: list[str]) -> list[list]:
-    """The stored values, each with the replay's step from which it is known."""
+def _scopes(text: str, kernel: str, names: list[str]) -> dict[int, tuple[set, list]]:
+    """{variable: (lines at which it can be out of scope, [(first line, last, declared there outside of a loop's head)])}"""
+    whole, found = outline(text), {}
+    def line_of(at: int) -> int:
+        return text.count("\n", 0, at) + 1
+    spans = {f.name: set(range(line_of(whole.tokens[f.first].start), line_of(whole.tokens[f.body[1]].start) + 1)) for f in whole.functions}
+    for f in whole.functions:
+        for v in variables(whole, f):
+            name = v.name if f.name == kernel else f"{v.name} of {f.name}"
+            if name in names:
+                first = line_of(v.start)
+                alone = v.start > whole.tokens[f.body[0]].start and "for" not in text.split("\n")[first - 1]
+                found.setdefault(names.index(name), (spans[f.name] | spans[kernel], []))[1].append(
+                    (first, line_of(v.end), alone))
+    return found
+
+
+def _in_scope(known: list, steps: list[dict], scopes: dict) -> list[tuple[list, int]]:
+    """The rows, and others by which a variable is not known where its lanes are out of its scope, or back before it."""
+    made, own, queues = [], {}, {}
+    for n, s in enumerate(steps):
+        own.setdefault((s["block"], s["warp"]), []).append(n)
+    for row, line in known:
+        queues.setdefault((row[1], row[2]), []).append((row, line))
+    for warp, numbers in own.items():
+        queue, live, before = iter(queues.get(warp, ())), {}, 0
+        coming = next(queue, None)
+        for n in numbers:
+            line, lanes = steps[n]["line"], steps[n]["lanes"]
+            for late in (False, True):               # what a loop's end sets is out of scope at once
+                while late and coming and coming[0][0] <= n:
+                    made.append(coming)
+                    live[coming[0][3]] = live.get(coming[0][3], 0) | coming[0][4]
+                    coming = next(queue, None)
+                for name, (lines, places) in scopes.items():
+                    gone = live.get(name, 0) & lanes
+                    is_out = (line in lines and not any(a <= line <= b for a, b, _ in places) if late else
+                              line != before and any(line == a and alone for a, _, alone in places))
+                    if gone and is_out:
+                        made.append(([n, *warp, name, gone, [None] * gone.bit_count()], 0))
+                        live[name] &= ~gone
+            before = line
+    return made
+
+
+def _known(rows: Rows, steps: list[dict], memories: list[str], names: int) -> list[tuple[list, int]]:
+    """The stored values, each with the replay's step from which it is known, and the line that made it."""
     own: dict[tuple[int, int], list[int]] = {}           # steps of each warp, in order
     for n, s in enumerate(steps):
         own.setdefault((s["block"], s["warp"]), []).append(n)
-    reached = dict.fromkeys(own, 0)
+    reached, alive = dict.fromkeys(own, 0), dict.fromkeys(own, -1)     # an error stops lanes that go on in the copy
     stored, found = rows.recorded.events, []
     values = np.frombuffer(stored["after"].tobytes(), np.float64)[::2]
     at = {name: i for i, name in enumerate(rows.STEP_COLUMNS)}
@@ -67,11 +116,18 @@ def _known(rows: Rows, steps: list[dict], memories: list[str]) -> list[list]:
         if count is None or count == len(own[warp]):
             continue
         if memory is not None and memories[memory] == STORED:
-            first, last = row[at["first_event"]], row[at["first_event"]] + row[at["n_events"]]
-            found.append([own[warp][count], *warp, int(stored["offset"][first]) // 8, row[at["lanes"]],
-                          values[first:last].tolist()])
-        else:
-            reached[warp] = _next(row, at, steps, own[warp], count, memories)
+            first, lanes = row[at["first_event"]], row[at["lanes"]] & alive[warp]
+            kept = [v for v, t in zip(values[first:first + row[at["n_events"]]].tolist(), stored["thread"][first:].tolist())
+                    if lanes >> t % rows.lanes & 1]
+            found.append(([own[warp][count], *warp, int(stored["offset"][first]) // 8, lanes, kept], row[at["line"]]))
+            continue
+        row[at["lanes"]] &= alive[warp]
+        reached[warp] = _next(row, at, steps, own[warp], count, memories)
+        if reached[warp] and row[at["kind"]] != "line":
+            alive[warp] &= ~(row[at["lanes"]] & ~steps[own[warp][reached[warp] - 1]]["lanes"])
+        if reached[warp] is None:
+            found += [([own[warp][count], *warp, name, (1 << rows.lanes) - 1, [None] * rows.lanes], 0)
+                      for name in range(names)]
     return found
 
 
@@ -82,6 +138,8 @@ def _next(row: list, at: dict, steps: list[dict], own: list[int], count: int, me
         return count + _same(row, at, steps[own[count]], memories)
     while count < len(own) - 1 and steps[own[count]]["kind"] == "line":
         count += 1
+    row = [*row]
+    row[at["lanes"]] &= steps[own[count]]["lanes"]
     return count + 1 if _same(row, at, steps[own[count]], memories) else None
 
 

@@ -130,7 +130,8 @@ class Rows:
                     & (r.events["offset"] < offset + size)
                     & (r.events["offset"].astype("i8") + r.events["size"] > offset))
             if mine.any():
-                found.append(int(np.flatnonzero(mine)[-1]))
+                # an unwritten read is refused at the interval's end; what is refused at once is the last
+                found.append(int(np.flatnonzero(mine)[0 if r.error.kind == "uninitialized" else -1]))
             elif i == 0 and memory >= 0:
                 self.recorded = r = _with_refused(r, party, self.lanes)
                 self.refused = len(r.events) - 1

@@ -7,7 +7,7 @@ import torch
 from course_lib.exercises import Case, Misconception, film, student
 from course_lib.exercises.declare import declared, exercise, find
 from course_lib.exercises.judging.film import NothingToShow, kernel_film, value_film
-from course_lib.exercises.judging.judge import Oracle, draw, expected
+from course_lib.exercises.judging.judge import Oracle, draw, evaluate, expected
 from laptop_cuda.pictures import player
 from tests.exercises.test_trace_back import GOOD, checked, mean  # noqa: F401
 
@@ -27,7 +27,7 @@ def opened(ex, source: str) -> tuple[str, dict, str]:
     (("int k = 0", "int k = 1"), "for (int k = 1", "makes it with tile[0], which yours never loads"),
     (("x[i] : 0", "x[n - 1 - i] : 0"), "tile[threadIdx.x] = i < n ? x[n", "needs x[0], which yours never"),
     (("sum / 3.0f", "sum / 2.0f"), "if (i < n) out[i]", "load the same for it, and compute another value"),
-    (("sum += tile", "sum = tile"), "for (int k", "Here your `sum` becomes"),
+    (("sum += tile", "sum = tile"), "for (int k", "In line 9 your `sum` becomes"),
     (("if (i < n) out", "if (i < n - 1) out"), "if (i < n - 1)",
      "no thread of yours stores it. In the reference thread 6 of block 0 (warp 0, lane 6) does"),
     (("out[i] =", "out[n - 1 - i] = out[i / 2] ="), "if (i < n)", "race"),
@@ -36,6 +36,31 @@ def test_the_player_opens_where_the_kernel_goes_wrong(mean, change, line, said):
     at, error, beside = opened(mean, GOOD.replace(*change))
     assert at.startswith(line) and error["accesses"], (at, beside)
     assert said in beside
+
+
+LATE = [("lane < d ? q[lane] * k[j * d + lane] : 0.0f;", "0.0f;\n    if (lane < d) sum = q[lane] * k[j * d + lane];"),
+        ("int step = 16", "int step = d / 2")]
+
+
+@pytest.mark.parametrize("id, wrong, line, said, held", [
+    ("7.8", LATE, "for (int step = d", "In line 8 your `sum` becomes -0.47869", "lane = 0, j = 0, sum = 0.541567, step = 10"),
+    ("7.7", "does not subtract the maximum", "float shrink = 1", "In line 18 your `shrink` becomes 1.", "l = 0, o = 0, j = 0"),
+    ("4.7", "answers before it adds the token", "sum += q_row", "In line 20 your `sum` becomes 0.", "t = 0, value = 1.48702"),
+    ("4.7", "lets the next token's rows arrive while others still read", "q_row[i] =", "race", "c = 1, i = 1, t = 1"),
+    ("4.8", "clears one entry per thread, not all of them", "state[e] +=", "no thread has written", "t = 0, e = 64")])
+def test_correct_lines_are_not_blamed_and_variables_are_current(id, wrong, line, said, held):
+    ex = find(id)
+    source = next((ex.wrong_code(m) for m in ex.misconceptions if m.name == wrong), ex.solution)
+    for change in wrong if wrong is LATE else ():
+        source = source.replace(*change)
+    made = kernel_film(ex, source)
+    trace = player.Trace(made.replay)
+    trace.with_more(made.replay)
+    step = trace.steps[trace.first]
+    assert trace.data["texts"][trace.data["source"]][step["line"] - 1].strip().startswith(line)
+    assert said in made.beside.message
+    shown = trace.variables(trace.first, trace.data["error"]["accesses"][0]["lane"])
+    assert held in shown and shown.count("i = ") < 2, shown
 
 
 def test_lanes_stand_side_by_side_and_kernels_may_be_built_otherwise(mean):  # noqa: F811
@@ -142,6 +167,22 @@ def test_correct_lines_of_python_are_not_blamed(id, name, said):
     ex = find(id)
     source = next(ex.wrong_code(m) for m in ex.misconceptions if m.name == name)
     assert value_film(ex, source).message.startswith(said)
+
+
+@pytest.mark.parametrize("id, wrong, said, never", [
+    ("7.2", "returns a copy of what is stored", "\n  item 0: k: a tensor of shape", "raises"),
+    ("4.3", "adds a chunk to the state before its own queries read it", "size: 2", "argument 4"),
+    ("7.7", "does not add up over the lanes", "Your kernel wrote: part_max: [", "item"),
+    ("7.7", ("__shfl_xor_sync", "__shfl_xor_snyc"), "is it a misspelling of `__shfl_xor_sync`?", "compiler's"),
+    ("4.1", ("return ", "return torch.zeros(3), "), "q: a tensor of shape (2, 2)", "q:\n"),
+    ("7.2", ("return self.k[", "self.k[0, 0] = 5\n        return self.k["), "`view` writes into the room; only `append` may.", "raises"),
+    ("4.7", "lets the next token's rows arrive while others still read", "or __syncthreads() where a block can", "k_row. Who")])
+def test_a_check_names_what_it_shows(id, wrong, said, never):
+    ex = find(id)
+    source = (ex.solution.replace(*wrong) if isinstance(wrong, tuple) else
+              next(ex.wrong_code(m) for m in ex.misconceptions if m.name == wrong))
+    shown = str(evaluate(ex, source)).replace("\n  ", "\n")
+    assert said in shown and never not in shown.replace(said, ""), shown
 
 
 def test_what_makes_no_tensor_or_raises_is_offered_no_film(monkeypatch):

@@ -8,10 +8,10 @@ from course_lib.exercises import Case, Launch, Misconception, close, exact, exer
 
 def row_cache_cases(rng):
     for capacity, heads, d, cuts in [(2, 1, 1, [1, 1]), (5, 1, 2, [3, 1]), (8, 2, 3, [4, 1, 1, 2]), (33, 3, 4, [1] * 9), (4, 2, 2, [4])]:
-        yield Case(capacity, [(randn(rng, heads, n, d), randn(rng, heads, n, d)) for n in cuts],
+        yield Case(capacity, [{name: randn(rng, heads, n, d) for name in "kv"} for n in cuts],
                    label=f"room for {capacity}, then appends of {cuts}")
-    pieces = [(randn(rng, 2, n, 3), randn(rng, 2, n, 3)) for n in (3, 2, 1)]
-    for x in pieces[0]:
+    pieces = [{name: randn(rng, 2, n, 3) for name in "kv"} for n in (3, 2, 1)]
+    for x in pieces[0].values():
         x[:, 2] = math.nan
     yield Case(8, pieces, label="the third token is all NaN itself, and others follow")
 
@@ -36,11 +36,11 @@ def _use_row_cache(f, capacity, pieces):
     def alike(x, y):
         return torch.equal(x.isnan(), y.isnan()) and torch.equal(x.nan_to_num(), y.nan_to_num())
 
-    heads, _, d = pieces[0][0].shape
+    heads, _, d = pieces[0]["k"].shape
     cache = f(capacity, heads, d)
     before, seen, length = [x.data_ptr() for x in (cache.k, cache.v)], [], 0
-    wanted = torch.empty(2, heads, sum(k.shape[1] for k, _ in pieces), d)
-    for k, v in pieces:
+    wanted = torch.empty(2, heads, sum(piece["k"].shape[1] for piece in pieces), d)
+    for k, v in ((piece["k"], piece["v"]) for piece in pieces):
         old = room()
         with Watch():
             cache.append(k, v)
@@ -138,7 +138,7 @@ def rolling_cases(rng):
     for t, window, n_sink in [(0, 1, 0), (3, 2, 0), (3, 2, 1), (1, 4, 2), (9, 4, 2), (20, 5, 3), (6, 7, 0), (7, 6, 2), (1, 3, 4),
                               (whole(rng, 30, 90), whole(rng, 6, 20), whole(rng, 1, 5))]:
         for reindexed in (False, True):
-            yield Case(t, window, n_sink, reindexed, label=f"token {t}, window {window}, {n_sink} sinks, reindexed {reindexed}")
+            yield Case(t, window, n_sink, reindexed, label=f"token {t}, window {window}, {n_sink} sink{'s' * (n_sink != 1)}, reindexed {reindexed}")
 
 exercise(id="7.9", cases=rolling_cases, compare=exact())
 
@@ -157,7 +157,7 @@ exercise(id="7.10", cases=quantize_cases, compare=close(atol=1e-4, rtol=1e-4),
 def beam_cases(rng):
     for beams, vocabulary, keep in [(1, 3, 2), (2, 2, 2), (2, 5, 3), (4, 11, 4), (3, 7, 1)]:
         yield Case(4 * randn(rng, beams), (3 * randn(rng, beams, vocabulary)).log_softmax(-1), keep,
-                   label=f"{beams} beams, {vocabulary} tokens, keep {keep}")
+                   label=f"{beams} beam{'s' * (beams != 1)}, {vocabulary} tokens, keep {keep}")
 
 exercise(id="7.11", cases=beam_cases, compare=close(atol=1e-5))
 

@@ -1,5 +1,6 @@
 """A wrong value of a kernel: which access of it is shown, beside which of the reference's, in what words."""
 from laptop_cuda.replay import replay_launch
+from laptop_cuda.text.effects import at_line, effects
 from laptop_cuda.why.apart import Apart, Side, Touch, apart, close
 
 from .beside import Beside, number
@@ -124,25 +125,34 @@ class Parting:
             shown.error |= {"events": [], "at": [(came[-1], lane)]}
 
     def _at_variable(self, shown, beside: Beside) -> None:
-        """Open at the first variable with a value that the reference's never has, else at a different end."""
+        """Open at the first variable on which the store depends whose end is another than the reference's, where it parts
+        from the reference's; else at the first value that no variable of the reference's has."""
         right = self.theirs.results[self.there.launch]
         other = replay_launch(right, [self.theirs.of(self.there, "block")], EVENTS)
-        mine, theirs = _held(shown, self.mine, self.here), {}
-        for _, name, value in _held(other, self.theirs, self.there):
-            theirs.setdefault(name, []).append(value)
-        known, every = [h for h in mine if h[1] in theirs], sum(theirs.values(), [])
-        last = {h[1]: h for h in known}.values()
-        at = (next((h for h in known if not any(close(h[2], v) for v in theirs[h[1]])), None)
-              or next((h for h in last if not close(h[2], theirs[h[1]][-1])), None)
+        mine, (slice_, every), own, theirs = _held(shown, self.mine, self.here)[0], _held(
+            other, self.theirs, self.there), {}, {}
+        for found, of in ((mine, own), (slice_, theirs)):
+            for held in found:
+                of.setdefault(held[1], []).append(held)
+        parted = [(found, own[name][-1]) for name in own if name in theirs and not close(own[name][-1][2], theirs[name][-1][2])
+                  for found in [_parted(own[name], [h[2] for h in theirs[name]])]]
+        at = (next((h for h in mine if any(h is found for found, _ in parted)), None)
+              or next((h for h in mine if any(h is last for _, last in parted)), None)
               or next((h for h in mine if every and not any(close(h[2], v) for v in every)), None))
         if at:
-            step, name, value = at
-            its = ", ".join(map(number, theirs.get(name, [])[:6])) or "no variable of it has this value"
+            step, name, value, line = at
+            its = ", ".join(number(h[2]) for h in theirs.get(name, [])[:6]) or "no variable of it has this value"
             its += ", ..." * (len(theirs.get(name, ())) > 6)
             beside.rows.insert(0, (f"variable {name}", number(value), its))
-            beside.message += f" Here your `{name}` becomes {number(value)}."
-            shown.error = {"kind": "wrong value", "message": beside.message, "events": [],
+            beside.message += f" In line {line} your `{name}` becomes {number(value)}."
+            shown.error = {"kind": "wrong value", "message": beside.message, "events": [], "line": line,
                            "at": [(step, self.mine.of(self.here, "lane"))]}
+
+
+def _parted(own: list[tuple], theirs: list) -> tuple | None:
+    """The first that is another, turn by turn where both have as many, else the first that the other never has."""
+    pairs = zip(own, ([v] for v in theirs)) if len(own) == len(theirs) else ((held, theirs) for held in own)
+    return next((held for held, values in pairs if not any(close(held[2], v) for v in values)), None)
 
 
 def opened(mine: Side, here: Touch | None, theirs: Side | None, there: Touch | None, message: str):
@@ -151,8 +161,7 @@ def opened(mine: Side, here: Touch | None, theirs: Side | None, there: Touch | N
     side, touch = (mine, here) if here else (theirs, there)
     block, thread = (side.of(touch, name) if touch else 0 for name in ("block", "thread"))
     shown = replay_launch(mine.results[touch.launch if touch else 0], [block], EVENTS)
-    events = [k for k, e in enumerate(shown.events) if here and all(
-        e[name] == side.of(here, name) for name in ("thread", "kind", "line", "offset", "occurrence"))]
+    events = _events(shown, side, here) if here else []
     shown.error = {"kind": "wrong value", "message": message, "events": events[:1]}
     if not events:
         warp, lane = divmod(thread, shown.machine["warp_size"])
@@ -179,13 +188,30 @@ def _stores(mine: Side, touch: Touch | None, theirs: Side | None) -> tuple[set[i
     return {place.line for place in places.values()}, mine.arrays(touch.launch)[memory]["name"]
 
 
-def _held(replay, side: Side, touch: Touch) -> list[tuple[int, str, float]]:
-    """(step, name, value) of each assignment of the variables of an access' lane, in order."""
-    found, names = [], replay.registers["names"]
-    warp, lane = (side.of(touch, name) for name in ("warp", "lane"))
+def _events(replay, side: Side, touch: Touch) -> list[int]:
+    return [k for k, e in enumerate(replay.events) if all(
+        e[name] == side.of(touch, name) for name in ("thread", "kind", "line", "offset", "occurrence"))]
+
+
+def _held(replay, side: Side, store: Touch) -> tuple[list[tuple[int, str, float, int]], list]:
+    """(step, name, value, line) of each assignment in the store's lane on which it depends, in order; all its values."""
+    found, every, made, names = [], [], replay.registers, replay.registers["names"]
+    warp, lane, line = (side.of(store, name) for name in ("warp", "lane", "line"))
     own = [k for k, s in enumerate(replay.steps) if s["warp"] == warp]
-    for first, _, of, name, lanes, values in replay.registers["rows"]:
-        if of == warp and lanes >> lane & 1:
-            step = max((k for k in own if k < first), default=first)         # it holds from the next one on
-            found.append((step, names[name], values[(lanes & (1 << lane) - 1).bit_count()]))
-    return found
+    end = min((replay.events[k]["step"] for k in _events(replay, side, store)), default=len(replay.steps))
+    statements = effects(next(iter(replay.source["files"].values())))
+    wanted = set().union(*(e.uses for e in at_line(statements, line)))
+    for (first, _, of, name, lanes, values), line in zip(made["rows"][::-1], made["lines"][::-1]):
+        name, _, function = names[name].partition(" of ")
+        if of != warp or not lanes >> lane & 1 or first > end or not line:
+            continue
+        every.append(values[(lanes & (1 << lane) - 1).bit_count()])
+        if (function or name) not in wanted:
+            continue
+        makers = [e for e in at_line(statements, line) if name in e.assigns]
+        if not function and not any(name in e.uses for e in makers):
+            wanted.discard(name)                     # what it was before is lost
+        wanted |= set().union(*(e.uses for e in makers))
+        step = max((k for k in own if k < first), default=first)             # it holds from the next one on
+        found.append((step, f"{name} of {function}" if function else name, every[-1], line))
+    return found[::-1], every

@@ -32,7 +32,8 @@ def on_failure(exercise: Exercise, failure: Failure, case: Case | None, printed:
     if failure.line and exercise.language == "python":
         details.append((f"Line {failure.line}", failure.text or line_of(source, failure.line)))
     if case is not None:
-        details += _inputs(exercise, case, SMALL_KERNEL_INPUT if exercise.language == "cuda" else SMALL)
+        details += _inputs(exercise, case, SMALL_KERNEL_INPUT if exercise.language == "cuda" else
+                           0 if failure.kind == "refused" else SMALL)
     if failure.kind == "compile":
         details.append(("The compiler says", failure.message.partition("\n")[2].strip("\n")
                         or failure.message))
@@ -82,9 +83,10 @@ def on_wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source
     headline = told if told[0].isupper() else f"`{exercise.name}` {told}" if is_verb else (
         f"The result's {told}" if re.match(r"\w+( \d+)?(, \w+( \d+)?)*: ", told) else f"The result {told}")
     headline += "" if headline.endswith((".", "?", "!")) else "."
-    details = _inputs(exercise, case, 0 if told.startswith("moves") else SMALL)
+    is_form = told.startswith(("moves", "returns")) or "has shape" in told           # no number is wrong
+    details = _inputs(exercise, case, 0 if is_form else SMALL)
     if not told.startswith(("changes", "moves")):            # then the values themselves are right
-        details += _values(exercise, case, outcome, want, told)
+        details += _values(exercise, case, outcome, want, told, SMALL_KERNEL_INPUT if is_form else SMALL)
     if (outcome.counts or {}).get("unwritten"):
         details.append(("Never written", outcome.counts["unwritten"]))
     if outcome.nan:
@@ -98,17 +100,19 @@ def on_wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source
     return verdict_on(exercise, WRONG, headline, details, case=case.label, picture=picture(outcome))
 
 
-def _values(exercise: Exercise, case: Case, outcome: Outcome, want: Any, told: str) -> list[tuple[str, str]]:
+def _values(exercise: Exercise, case: Case, outcome: Outcome, want: Any, told: str,
+            small: int) -> list[tuple[str, str]]:
     """What was returned, what was expected, and which inputs were changed."""
     kernel = exercise.language == "cuda"
-    got, wanted = outcome.value, want
+    got, wanted, array = outcome.value, want, ""
     if kernel:                      # of several outputs the one that `told` is about
         names = output_names(exercise, case) if len(want) > 1 else []
         i = next((i for i, name in enumerate(names) if told.startswith(f"{name}: ")), 0)
-        got, wanted = got[i], want[i]
+        got, wanted, array = got[i], want[i], f"{names[i]}: " if names else ""
     else:
         got, wanted = exercise.measured(got, case), exercise.measured(want, case)
-    rows = [("Your kernel wrote" if kernel else "You returned", show(got)), ("Expected", show(wanted))]
+    shown = [array + show(value, small).replace("\n", "\n" + " " * len(array)) for value in (got, wanted)]
+    rows = [("Your kernel wrote" if kernel else "You returned", shown[0]), ("Expected", shown[1])]
     if outcome.changed:
         rows.append(("It also changes", f"its input {', '.join(changed_inputs(exercise, case, outcome))}, in place"))
     return rows
@@ -153,7 +157,8 @@ def argument_names(exercise: Exercise, case: Case) -> list[str]:
         wanted = None if exercise.call else exercise.name
         for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef) and wanted in (None, node.name):
-                names = [a.arg for a in node.args.posonlyargs + node.args.args][1 if exercise.call else 0:]
+                rest = [node.args.vararg] * bool(node.args.vararg)
+                names = [a.arg for a in node.args.posonlyargs + node.args.args + rest][1 if exercise.call else 0:]
     names = names[:len(case.args)] + [f"argument {i + 1}" for i in range(len(names), len(case.args))]
     return names + list(case.kwargs)
 
