@@ -57,19 +57,17 @@ def registers(result, blocks: list[int], steps: list[dict], events: int) -> dict
 
 
 def _scopes(text: str, kernel: str, names: list[str]) -> dict[int, tuple[set, list]]:
-    """{variable: (lines at which it can be out of scope, [(first line, last, declared there outside of a loop's head)])}"""
-    whole, found = outline(text), {}
-    def line_of(at: int) -> int:
-        return text.count("\n", 0, at) + 1
-    spans = {f.name: set(range(line_of(whole.tokens[f.first].start), line_of(whole.tokens[f.body[1]].start) + 1)) for f in whole.functions}
+    """{variable: (lines at which it can be out of scope, [(first line, last, no parameter and in no loop's head)])}"""
+    whole, lines, found = outline(text), text.split("\n"), {}
+    spans = {f.name: {*range(whole.line(f.first), whole.line(f.body[1]) + 1)} for f in whole.functions}
     for f in whole.functions:
         for v in variables(whole, f):
             name = v.name if f.name == kernel else f"{v.name} of {f.name}"
+            first, last = (text.count("\n", 0, at) + 1 for at in (v.start, v.end))
+            alone = v.start > whole.tokens[f.body[0]].start and "for" not in lines[first - 1]
             if name in names:
-                first = line_of(v.start)
-                alone = v.start > whole.tokens[f.body[0]].start and "for" not in text.split("\n")[first - 1]
-                found.setdefault(names.index(name), (spans[f.name] | spans[kernel], []))[1].append(
-                    (first, line_of(v.end), alone))
+                of = found.setdefault(names.index(name), (spans[f.name] | spans.get(kernel, set()), []))
+                of[1].append((first, last, alone))
     return found
 
 
@@ -106,7 +104,7 @@ def _known(rows: Rows, steps: list[dict], memories: list[str], names: int) -> li
     own: dict[tuple[int, int], list[int]] = {}           # steps of each warp, in order
     for n, s in enumerate(steps):
         own.setdefault((s["block"], s["warp"]), []).append(n)
-    reached, alive = dict.fromkeys(own, 0), dict.fromkeys(own, -1)     # an error stops lanes that go on in the copy
+    reached, alive = dict.fromkeys(own, 0), dict.fromkeys(own, -1)     # in the copy no error stops a lane
     stored, found = rows.recorded.events, []
     values = np.frombuffer(stored["after"].tobytes(), np.float64)[::2]
     at = {name: i for i, name in enumerate(rows.STEP_COLUMNS)}
@@ -117,9 +115,11 @@ def _known(rows: Rows, steps: list[dict], memories: list[str], names: int) -> li
             continue
         if memory is not None and memories[memory] == STORED:
             first, lanes = row[at["first_event"]], row[at["lanes"]] & alive[warp]
-            kept = [v for v, t in zip(values[first:first + row[at["n_events"]]].tolist(), stored["thread"][first:].tolist())
-                    if lanes >> t % rows.lanes & 1]
-            found.append(([own[warp][count], *warp, int(stored["offset"][first]) // 8, lanes, kept], row[at["line"]]))
+            here = slice(first, first + row[at["n_events"]])
+            kept = [value for value, thread in zip(values[here].tolist(), stored["thread"][here].tolist())
+                    if lanes >> thread % rows.lanes & 1]
+            found.append(([own[warp][count], *warp, int(stored["offset"][first]) // 8, lanes, kept],
+                          row[at["line"]]))
             continue
         row[at["lanes"]] &= alive[warp]
         reached[warp] = _next(row, at, steps, own[warp], count, memories)

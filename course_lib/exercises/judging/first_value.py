@@ -39,13 +39,13 @@ class _Made:
 
 
 class _Values(TorchDispatchMode):
-    """What the file's operations make. `instead` holds values to put in the place of some, by their number."""
+    """What the file's operations make. `instead` has values to put in the place of some, by their number."""
 
     def __init__(self, filename: str, instead: dict | None = None):
         super().__init__()
         self.filename, self.instead, self.found = filename, instead or {}, []
         self.makers: dict = {}       # storage, or place of a view: what was written there
-        self.kept, self.read = [], set()             # a storage's number is its own while it lives; read by Python
+        self.kept, self.read = [], set()             # what lives keeps its storage's number; read by Python
 
     def of(self, values) -> set[_Made]:
         return set().union(*(self.makers.get(key, ()) for t in _tensors(values) for key in _places(t)))
@@ -62,7 +62,8 @@ class _Values(TorchDispatchMode):
             if other is not None:
                 made = [made[0].copy_(other) if in_place else other.clone()]
                 result = made[0]
-            of = {_Made(len(self.found) + k, name.strip("_"), line, t.detach().clone(), of) for k, t in enumerate(made)}
+            of = {_Made(len(self.found) + k, name.strip("_"), line, t.detach().clone(), of)
+                  for k, t in enumerate(made)}
             self.found += sorted(of, key=_number)
             view = not in_place and any(_places(made[0])[0] == _places(t)[0] for t in given)
         else:
@@ -92,7 +93,7 @@ def first_value(exercise: Exercise, source: str, asked: Request, case: Case, wan
         return wrong is not None and len(again) > wrong and _equal(again[wrong], wanted[wrong])
     near = [first] if first else sorted(_reached(ends, lambda m: True), key=_number, reverse=True)
     found = _repaired(near, mine.found, theirs.found, is_right)
-    if found and first and found[1].name == first.name:          # its operation is the reference's: what is it given?
+    if found and first and found[1].name == first.name:          # the right operation: on what?
         found = _repaired(_given(first), mine.found, theirs.found, is_right) or found
     if found or first:
         return _told(source, first, *(found or (first, None)))
@@ -116,7 +117,8 @@ def _told(source: str, first: _Made | None, m: _Made, instead: _Made | None) -> 
     else:
         lines = ", ".join(map(str, sorted({x.line for x in given})))
         of = f", from line{'s' * (',' in lines)} {lines}" if lines else ""
-        message += f" The reference has all that it is made of{of}: this line is wrong, or it is given the wrong thing."
+        message += (f" The reference has all that it is made of{of}: this line is wrong, or it is given the wrong "
+                    "thing.")
     rows = [(x, "has it too") for x in given[1::-1]] * (not m.known)
     return Beside(message, _rows(source, [*rows, (m, show(instead.value, 24) if instead else "never has it")]))
 
@@ -127,9 +129,9 @@ def _given(m: _Made) -> list[_Made]:
     return sorted({x for y in {m, *inner} for x in y.of} - inner, key=_number, reverse=True)
 
 
-def _repaired(near: list[_Made], mine: list[_Made], theirs: list[_Made], is_right) -> tuple[_Made, _Made] | None:
-    """The first of some values in whose place one of the reference's makes the result right, and that one. All runs
-    of an operation are exchanged at once."""
+def _repaired(near: list, mine: list, theirs: list, is_right) -> tuple[_Made, _Made] | None:
+    """The first of some values in whose place one of the reference's makes the result right, and that one. All
+    runs of an operation are exchanged at once."""
     sites: dict = {}
     for m in theirs:
         sites.setdefault((m.line, m.name), []).append(m)
@@ -213,4 +215,5 @@ def _about(value: torch.Tensor) -> str:
 
 
 def _rows(source: str, made: list[tuple[_Made, str]]) -> list[tuple[str, str, str]]:
-    return [(f"line {m.line}", f"{line_of(source, m.line)}\n{m.name}: {show(m.value, 24)}", said) for m, said in made]
+    return [(f"line {m.line}", f"{line_of(source, m.line)}\n{m.name}: {show(m.value, 24)}", said)
+            for m, said in made]

@@ -129,15 +129,15 @@ class Parting:
         from the reference's; else at the first value that no variable of the reference's has."""
         right = self.theirs.results[self.there.launch]
         other = replay_launch(right, [self.theirs.of(self.there, "block")], EVENTS)
-        mine, (slice_, every), own, theirs = _held(shown, self.mine, self.here)[0], _held(
-            other, self.theirs, self.there), {}, {}
-        for found, of in ((mine, own), (slice_, theirs)):
-            for held in found:
-                of.setdefault(held[1], []).append(held)
-        parted = [(found, own[name][-1]) for name in own if name in theirs and not close(own[name][-1][2], theirs[name][-1][2])
-                  for found in [_parted(own[name], [h[2] for h in theirs[name]])]]
-        at = (next((h for h in mine if any(h is found for found, _ in parted)), None)
-              or next((h for h in mine if any(h is last for _, last in parted)), None)
+        mine, own, theirs = _held(shown, self.mine, self.here)[0], {}, {}
+        right, every = _held(other, self.theirs, self.there)
+        for held, of in [*((h, own) for h in mine), *((h, theirs) for h in right)]:
+            of.setdefault(held[1], []).append(held)
+        ends = [of for name, of in own.items()
+                if name in theirs and not close(of[-1][2], theirs[name][-1][2])]
+        parted = [_parted(of, [h[2] for h in theirs[of[0][1]]]) for of in ends]
+        at = (next((h for h in mine if h in parted), None)
+              or next((h for h in mine if h in [of[-1] for of in ends]), None)
               or next((h for h in mine if every and not any(close(h[2], v) for v in every)), None))
         if at:
             step, name, value, line = at
