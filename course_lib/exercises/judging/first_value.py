@@ -194,8 +194,10 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
 def _is_part(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether it is a stretch of the other along one axis."""
     axes = [k for k in range(b.dim()) if a.dim() == b.dim() and a.shape[k] != b.shape[k]]
-    return a.is_floating_point() and a.numel() > 1 and len(axes) == 1 and any(
-        _same(a, b.narrow(axes[0], k, a.shape[axes[0]])) for k in range(b.shape[axes[0]] - a.shape[axes[0]] + 1))
+    if not a.is_floating_point() or a.numel() < 2 or len(axes) != 1:
+        return False
+    axis, size = axes[0], a.shape[axes[0]]
+    return any(_same(a, b.narrow(axis, k, size)) for k in range(b.shape[axis] - size + 1))
 
 
 def _equal(a, b) -> bool:

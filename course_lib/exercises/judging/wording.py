@@ -158,7 +158,8 @@ def argument_names(exercise: Exercise, case: Case) -> list[str]:
         for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef) and wanted in (None, node.name):
                 rest = [node.args.vararg] * bool(node.args.vararg)
-                names = [a.arg for a in node.args.posonlyargs + node.args.args + rest][1 if exercise.call else 0:]
+                known = node.args.posonlyargs + node.args.args + rest
+                names = [a.arg for a in known][1 if exercise.call else 0:]
     names = names[:len(case.args)] + [f"argument {i + 1}" for i in range(len(names), len(case.args))]
     return names + list(case.kwargs)
 
