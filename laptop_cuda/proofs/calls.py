@@ -3,11 +3,15 @@ import z3
 
 from .flow import Flow
 from .memory import operands
-from .parse import NotLifted
+from .parse import NotLifted, operator
 from .terms import STEP, THREAD
-from .values import Cell, Opaque, Whole, level_of, width
+from .values import Cell, Opaque, Whole, level_of, simple, width
 
 NOTHING = ("__syncwarp", "__threadfence", "__threadfence_block", "__threadfence_system", "printf")
+
+
+PLAIN = ("MEMBER_REF", "DECL_REF_EXPR", "UNEXPOSED_EXPR", "PAREN_EXPR", "INTEGER_LITERAL", "FLOATING_LITERAL", "TYPE_REF",
+         "BINARY_OPERATOR", "COMPOUND_STMT", "CXX_BOOL_LITERAL_EXPR", "CXX_NULL_PTR_LITERAL_EXPR")
 
 
 def body_of(function):
@@ -34,6 +38,9 @@ class Calls(Flow):
             raise NotLifted("a call by a pointer", line)
         if function.kind.name == "CONSTRUCTOR":
             return self.constructed(cursor, function, given, line)
+        defined = function if body_of(function) else function.get_definition()
+        if defined and body_of(defined) and not (name == "operator=" and implicit(function)):
+            return self.inlined(cursor, defined, given, line)
         if name.startswith("__syncthreads"):
             return self.barrier(cursor, given, line)
         if name in NOTHING:
@@ -47,28 +54,29 @@ class Calls(Flow):
             return Whole(self.world.one_of([([first], a.of), ([z3.Not(first)], b.of)]), a.bits)
         if name == "abs" and width(cursor.type):
             a = self.convert(self.value(given[0]), cursor.type, line)
+            self.demand("overflow", (-a.of) < a.end, line)
             return Whole(self.world.one_of([([a.of >= 0], a.of), ([a.of < 0], -a.of)]), a.bits)
         if name == "operator=" and implicit(function):
             value = self.value(given[1])
             self.store(self.place(given[0]), value, given[0].type, line)
             return value
-        defined = function if body_of(function) else function.get_definition()
-        if defined and body_of(defined):
-            return self.inlined(cursor, defined, given, line)
         for child, argument in zip(function.get_arguments(), given):
             if child.type.get_canonical().kind.name in ("POINTER", "LVALUEREFERENCE"):
                 raise NotLifted(f"`{name}` is not followed", line)
         values = [self.value(c) for c in given]
         if function.kind.name == "CXX_METHOD" and not function.is_const_method():
-            of = operands(member(cursor))[0] if member(cursor) else given[0]
-            self.store(self.place(of), Opaque(THREAD), cursor.type, line)
-        level = THREAD if "shfl" in name or "sync" in name or "mask" in name else level_of(self.world, *values)
+            of = self.object_of(member(cursor), line) if member(cursor) else self.place(given[0])
+            self.store(of, Opaque(THREAD), cursor.type, line)
+        level = THREAD if not given or "shfl" in name or "sync" in name or "mask" in name else level_of(self.world, *values)
         return self.unknown(cursor.type, level, f"what `{name}` gives", line)
 
     def constructed(self, cursor, function, given, line):
         values = [self.value(c) for c in given]
-        body = body_of(function)
-        if body is not None and not implicit(function) and any(True for _ in body.get_children()):
+        simple(cursor.type, line)
+        fields = cursor.type.get_canonical().get_fields()
+        parts = [c for of in (function, *fields) if not implicit(of) for c in of.get_children() if not c.kind.is_declaration()]
+        parts = [c for part in parts for c in part.walk_preorder()]
+        if any(c.kind.name not in PLAIN or c.kind.name == "BINARY_OPERATOR" and operator(c) == "=" for c in parts):
             raise NotLifted(f"the constructor of {cursor.spelling}", line)
         if len(values) == 1 and given[0].type.get_canonical().spelling.removeprefix("const ") == \
                 cursor.type.get_canonical().spelling.removeprefix("const "):
@@ -86,24 +94,35 @@ class Calls(Flow):
 
     def at_pointer(self, cursor, name, given, line):
         place = self.pointee(self.value(given[0]), line, given[0].type.get_canonical().get_pointee())
-        if not isinstance(place, Cell):
+        if not isinstance(place, Cell) or place.pointer.array.owner:
             raise NotLifted(f"{name} on a variable", line)
         for c in given[1:]:
             self.value(c)
         type = given[0].type.get_canonical().get_pointee()
+        if name.endswith("_block") and place.pointer.array.space == "global":
+            raise NotLifted(f"{name}, which is of one block", line)
         kind = {"__ldg": "read", "__ldcs": "read", "__stcs": "write"}.get(name, "atomic")
         self.note_access(kind, place.pointer, place.pointer.at + place.offset, type, line)
         return self.unknown(type, THREAD, f"data of {place.pointer.array.name}", line)
+
+    def object_of(self, method, line):
+        """Of which object `method` is: `o.f`, `p->f`, or `f` within another method."""
+        if not operands(method):
+            return self.this(line)
+        of = operands(method)[0]
+        if of.type.get_canonical().kind.name == "POINTER":
+            return self.pointee(self.value(of), line, of.type.get_canonical().get_pointee())
+        return self.place(of)
 
     def inlined(self, cursor, function, given, line):
         """A call of a function with a body: its statements, with its parameters as variables."""
         if len(self.calls) > 16:
             raise NotLifted(f"`{function.spelling}` calls itself", line)
         parameters = list(function.get_arguments())
-        places = [p.type.get_canonical().kind.name == "LVALUEREFERENCE" for p in parameters]
+        places = [p.type.get_canonical().kind.name in ("LVALUEREFERENCE", "RVALUEREFERENCE") for p in parameters]
         values = [(self.place(c),) if place else self.value(c) for c, place in zip(given, places)]
         method = member(cursor)
-        this = (self.place(operands(method)[0]) if operands(method) else self.this(line)) if method else None
+        this = self.object_of(method, line) if method else None
         if function.kind.name == "CXX_METHOD" and method is None or len(values) < len(parameters):
             raise NotLifted(f"the call of `{function.spelling}`", line)
         kept = self.frame, self.jumps, self.returns_place

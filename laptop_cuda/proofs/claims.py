@@ -97,6 +97,9 @@ class Claims:
             if self.found["inside"].verdict == "proved":
                 self.found["inside"] = Finding("inside", "not proved", f"nothing says how long {a.array.name} is", a.line)
             return
+        if a.align > a.array.align and self.found["inside"].verdict == "proved":
+            self.found["inside"] = Finding("inside", "not proved", f"{a.array.name} may begin at any multiple of "
+                                           f"{a.array.align} bytes", a.line)
         claims = [a.at >= 0, a.at + a.size <= a.array.size]
         claims += [z3.And(i >= 0, i < extent) for i, extent in a.inner]
         if any(factor % a.align for factor in a.at.terms.values()):

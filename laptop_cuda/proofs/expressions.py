@@ -1,11 +1,11 @@
 """The value of an expression, and the accesses and side conditions that it brings."""
 import z3
 
-from .memory import Memory, operands
+from .memory import Memory, operands, refers_to
 from .numbers import COMPARE, usual
 from .parse import NotLifted, constant, operator
 from .terms import Poly
-from .values import Array, Cell, Opaque, Pointer, Struct, Whole, level_of, size_of, width
+from .values import Array, Cell, Opaque, Pointer, Struct, Whole, level_of, plain, simple, size_of, width
 
 
 class Expressions(Memory):
@@ -38,6 +38,8 @@ class Expressions(Memory):
         if cursor.type.get_canonical().kind.name == "VOID":
             self.value(operands(cursor)[-1])
             return Opaque()
+        if refers_to(cursor):
+            return self.load(self.place(cursor), cursor.type, line)
         return self.convert(self.value(operands(cursor)[-1]), cursor.type, line)
 
     _cstyle_cast_expr = _cxx_static_cast_expr = _cxx_reinterpret_cast_expr = _cxx_const_cast_expr = _cast
@@ -63,10 +65,10 @@ class Expressions(Memory):
         return Opaque()
 
     def _decl_ref_expr(self, cursor):
-        for given in operands(cursor):               # an argument of a template
+        for given in operands(cursor) if cursor.referenced is None else ():    # an argument of a template
             return self.convert(self.value(given), cursor.type, cursor.location.line)
         if cursor.referenced.kind.name == "ENUM_CONSTANT_DECL":
-            return Whole(Poly(cursor.referenced.enum_value), 32)
+            return Whole(Poly(cursor.referenced.enum_value), width(cursor.type) or 64)
         return self.load(self.place(cursor), cursor.type, cursor.location.line)
 
     def _member_ref_expr(self, cursor):
@@ -83,8 +85,15 @@ class Expressions(Memory):
     def _init_list_expr(self, cursor):
         values, type = [self.value(c) for c in operands(cursor)], cursor.type.get_canonical()
         if type.kind.name == "RECORD":
-            names = [f.spelling for f in type.get_fields()]
-            return Struct(dict(zip(names, values)))
+            line, fields = cursor.location.line, list(type.get_fields())
+            simple(type, line)
+            if len(values) == 1 and plain(operands(cursor)[0].type) == plain(type):
+                return values[0]
+            for field, given in zip(fields, operands(cursor)):
+                nested = {"RECORD", "CONSTANTARRAY"} & {field.type.get_canonical().kind.name}
+                if nested and plain(field.type) != plain(given.type) or given.type.kind.name == "VOID":
+                    raise NotLifted("braces that leave out braces, or that name fields", line)
+            return Struct({f.spelling: self.convert(v, f.type, line) for f, v in zip(fields, values)})
         return values[0] if len(values) == 1 and type.kind.name != "CONSTANTARRAY" else Opaque(level_of(self.world, *values))
 
     def _conditional_operator(self, cursor):
@@ -107,7 +116,8 @@ class Expressions(Memory):
             place = self.place(of)
             if isinstance(place, Cell):
                 return Pointer(place.pointer.array, place.pointer.at + place.offset, place.pointer.inner)
-            return Pointer(Array("a variable", "local", Poly(size_of(of.type, line)), owner=place), Poly(0))
+            size = Poly(size_of(of.type, line))
+            return Pointer(Array("a variable", "local", size, owner=place, type=plain(of.type)), Poly(0))
         if how == "*":
             return self.load(self.place(cursor), cursor.type, line)
         value = self.value(of)

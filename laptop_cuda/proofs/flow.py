@@ -4,13 +4,23 @@ import re
 import z3
 
 from .expressions import Expressions
-from .memory import operands
+from .memory import operands, refers_to
 from .loops import Loop
 from .parse import NotLifted, for_parts
 from .terms import THREAD
 from .values import State, joined
 
 PURE_PTX = re.compile(r"\s*(ex2|lg2|rcp|rsqrt|sqrt|tanh|cvt|fma|mul|add|sub|mma|max|min|sin|cos)\.[\w.]+ [^\[\]]*")
+
+
+def two_parts(cursor) -> bool:
+    """Whether an `if` has a statement before its condition."""
+    depth = 0
+    for token in cursor.get_tokens():
+        depth += {"(": 1, ")": -1}.get(token.spelling, 0)
+        if token.spelling == ")" and depth == 0 or token.spelling == ";":
+            return token.spelling == ";"
+    return False
 
 
 class Flow(Expressions):
@@ -37,6 +47,8 @@ class Flow(Expressions):
         for child in cursor.get_children():
             if child.kind.name == "VAR_DECL":
                 self.declare(child)
+            elif child.kind.name == "UNEXPOSED_DECL":
+                raise NotLifted("a declaration of parts", cursor.location.line)
 
     def run_return_stmt(self, cursor):
         given = [self.value(c) if not self.returns_place else self.place(c) for c in cursor.get_children()]
@@ -45,21 +57,24 @@ class Flow(Expressions):
 
     def run_asm_stmt(self, cursor):
         """PTX of registers alone: what it writes is unknown."""
-        text = "".join(token.spelling.strip('"') for token in cursor.get_tokens() if token.spelling.startswith('"{') or
-                       token.spelling.startswith('"') and "%" in token.spelling)
-        if not all(map(PURE_PTX.fullmatch, filter(str.strip, text.replace("\\n", "").replace("\\t", "").split(";")))):
+        words = [token.spelling for token in cursor.get_tokens()]
+        given = words[words.index("(") + 1:next((i for i, word in enumerate(words) if word in (":", "::")), -1)]
+        text = "".join(word.strip('"') for word in given).replace("\\n", "").replace("\\t", "")
+        if not all(word[0] == '"' for word in given) or not all(map(PURE_PTX.fullmatch, filter(str.strip, text.split(";")))):
             raise NotLifted("inline PTX", cursor.location.line)
         for part in operands(cursor):
             if part.kind.name in ("DECL_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", "MEMBER_REF_EXPR"):
                 value = self.unknown(part.type, THREAD, "what inline PTX gives", cursor.location.line)
                 self.store(self.place(part), value, part.type, cursor.location.line)
+            elif part.kind.name in ("UNARY_OPERATOR", "PAREN_EXPR", "CONDITIONAL_OPERATOR") or refers_to(part):
+                raise NotLifted("inline PTX with a place that is computed", cursor.location.line)
             else:
                 self.value(part)
 
     def run_if_stmt(self, cursor):
         test, *bodies = cursor.get_children()
-        if not test.kind.is_expression() or len(bodies) > 2:
-            raise NotLifted("an `if` that declares a variable", cursor.location.line)
+        if not test.kind.is_expression() or len(bodies) > 2 or two_parts(cursor):
+            raise NotLifted("an `if` with a first statement", cursor.location.line)
         yes, no = (*bodies, None)[:2]
         self.branch(self.condition(test), lambda: self.run(yes), lambda: self.run(no))
 

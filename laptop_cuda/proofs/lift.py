@@ -7,7 +7,7 @@ from .calls import Calls, body_of
 from .memory import operands
 from .parse import NotLifted, constant
 from .terms import BLOCK, SIZE, THREAD, Poly, World
-from .values import Array, Cell, Opaque, Pointer, State, Struct, Variable, Whole, size_of, width
+from .values import Array, Cell, Opaque, Pointer, State, Struct, Variable, Whole, plain, simple, size_of, width
 
 LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 
@@ -45,11 +45,13 @@ class Lift(Calls):
         if type.kind.name == "POINTER":
             whole = type.get_pointee()
             size = None if given is None else Poly.of(given) * size_of(whole, parameter.location.line)
-            return Pointer(Array(name, "global", size, whole.is_const_qualified()), Poly(0))
+            constant = whole.is_const_qualified() and not whole.is_volatile_qualified()
+            return Pointer(Array(name, "global", size, constant, type=plain(whole)), Poly(0))
         if given is not None and width(type):
             made = Whole(Poly.of(given), width(type))
             self.demand("overflow", made.fits(), parameter.location.line)
             return made
+        simple(type, parameter.location.line)
         return self.unknown(type, SIZE, f"the argument {name}", parameter.location.line)
 
     # what Expressions and Flow ask for
@@ -62,6 +64,8 @@ class Lift(Calls):
             self.demands.append((kind, list(self.state.path), claim, line))
 
     def note_access(self, kind, pointer, at, type, line) -> None:
+        if kind != "read" and pointer.array.read_only:
+            raise NotLifted(f"{pointer.array.name} is constant and written", line)
         if not self.quiet:
             size, align = size_of(type, line), type.get_canonical().get_align()
             self.accesses.append(Access(kind, pointer.array, at, size, align, pointer.inner, line,
@@ -83,7 +87,7 @@ class Lift(Calls):
         if key in self.state.env:
             found = self.state.env[key]
             return found[0] if isinstance(found, tuple) else Variable(key)
-        if declaration.spelling in self.launch:
+        if isinstance(self.launch.get(declaration.spelling), Struct):
             self.state.env[key] = self.launch[declaration.spelling]
             return Variable(key)
         known = constant(cursor)
@@ -110,22 +114,24 @@ class Lift(Calls):
         type, line, key = cursor.type.get_canonical(), cursor.location.line, self.key(cursor)
         marks = [c.spelling for c in cursor.get_children() if c.kind.name == "ANNOTATE_ATTR"]
         first = operands(cursor)[-1] if operands(cursor) else None
+        simple(type, line)
         if "shared" in marks and type.kind.name == "INCOMPLETEARRAY":
             array = self.arrays.setdefault("dynamic", Array(cursor.spelling, "shared", self.launch["shared"]))
             self.state.env[key] = (Cell(Pointer(array, Poly(0))),)
         elif "shared" in marks:
-            self.state.env[key] = (Cell(Pointer(self.array(cursor, "shared", type), Poly(0))),)
+            array = self.array(cursor, "shared", type)
+            array.align = 256 if any(c.kind.name == "ALIGNED_ATTR" for c in cursor.get_children()) else type.get_align()
+            self.state.env[key] = (Cell(Pointer(array, Poly(0))),)
         elif type.kind.name in ("LVALUEREFERENCE", "RVALUEREFERENCE"):
             self.state.env[key] = (self.place(first),)
         elif type.kind.name == "CONSTANTARRAY":
-            for part in first.walk_preorder() if first is not None and first.kind.name == "INIT_LIST_EXPR" else ():
-                if part.kind.name == "CALL_EXPR" or part.kind.name == "ARRAY_SUBSCRIPT_EXPR":
-                    raise NotLifted("an array that begins with computed values", line)
+            if first is not None:
+                self.value(first)
             self.state.env[key] = (Cell(Pointer(Array(cursor.spelling, "local", Poly(size_of(type, line))), Poly(0))),)
         elif cursor.storage_class.name == "STATIC":
             raise NotLifted("a static variable", line)
         elif first is not None:
-            self.state.env[key] = self.value(first)
+            self.state.env[key] = self.convert(self.value(first), type, line)
         else:
             self.state.env[key] = self.unknown(type, THREAD, "a variable without a value", line)
 

@@ -110,7 +110,7 @@ class Loop:
             return self.world.truth(level, why, function)
         if isinstance(first, Struct):
             return Struct({field: self.anything(value, level, name and f"{field} {name}", turn)
-                           for field, value in first.fields.items()})
+                           for field, value in first.fields.items()}, max(level, first.rest))
         return Lost(f"a pointer, {why}") if isinstance(first, (Pointer, Lost)) else Opaque(level)
 
     def go(self, turn, after=None):
@@ -157,12 +157,12 @@ class Loop:
         lift, dry = self.lift, self.lift.dry
         for lift.dry in (True, dry):
             if not lift.dry:
-                for key in self.steps:
+                for key in (*self.steps, *self.free):
                     if isinstance(first := self.before.env[key], Whole):
                         lift.state = self.before
                         self.before.env[key] = Whole(lift.exact(first, self.line), first.bits)
                 self.guesses = {key: [g for g in GUESSES if self.holds(self.before, g(first.of, first.of))]
-                                for key, first in self.free.items() if isinstance(first, Whole)}
+                                for key in self.free if isinstance(first := self.before.env[key], Whole)}
             known = None
             while known != self.known():
                 known = self.known()
@@ -175,6 +175,7 @@ class Loop:
 
     def compare(self):
         """The end of a turn with its beginning."""
+        lift = self.lift
         for state in (self.end, *self.broke):
             for key, first in self.start.items() if state else ():
                 now = state.env.get(key, first)
@@ -191,8 +192,10 @@ class Loop:
                 level = level_of(self.world, self.before.env[key], now)
                 self.levels[key] = max(self.levels.get(key, STEP), level)
                 if state is self.end and key in self.guesses:
-                    self.guesses[key] = [g for g in self.guesses[key] if isinstance(now, Whole)
-                                         and self.holds(self.end, g(now.of, self.before.env[key].of))]
+                    lift.state = state
+                    reached = lift.exact(now, self.line) if isinstance(now, Whole) else None    # as it is once it wrapped
+                    self.guesses[key] = [g for g in self.guesses[key] if reached is not None
+                                         and self.holds(self.end, g(reached, self.before.env[key].of))]
 
     def difference(self, first, now) -> Poly | None:
         """What a turn adds, if that is the same in each."""

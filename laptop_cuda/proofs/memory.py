@@ -2,8 +2,8 @@
 from .numbers import Numbers
 from .parse import NotLifted, operator
 from .terms import STEP, THREAD, Poly
-from .values import (Array, Cell, Lost, Member, Opaque, Pointer, Struct, Variable, Whole, level_of, size_of,
-                     width)
+from .values import (Array, Cell, Lost, Member, Opaque, Pointer, Struct, Variable, Whole, level_of, plain,
+                     size_of, width)
 
 CASTS = ("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR", "CXX_CONST_CAST_EXPR",
          "CXX_FUNCTIONAL_CAST_EXPR")
@@ -13,6 +13,18 @@ def operands(cursor) -> list:
     return [c for c in cursor.get_children() if c.kind.is_expression()]
 
 
+def refers_to(cursor) -> bool:
+    """A cast to a reference: of a place, where a cast of a value would first be a load."""
+    if cursor.kind.name not in CASTS:
+        return False
+    of = operands(cursor)[-1]
+    while of.kind.name == "PAREN_EXPR" and len(operands(of)) == 1:
+        of = operands(of)[0]
+    return of.kind.name in ("ARRAY_SUBSCRIPT_EXPR", "MEMBER_REF_EXPR") or refers_to(of) or \
+        of.kind.name == "UNARY_OPERATOR" and operator(of) == "*" or \
+        of.kind.name == "DECL_REF_EXPR" and of.referenced and of.referenced.kind.name in ("VAR_DECL", "PARM_DECL")
+
+
 class Memory(Numbers):
     """Part of Lift: `self.state`, `self.world`, `self.note_access`, `self.within`."""
 
@@ -20,7 +32,8 @@ class Memory(Numbers):
         """What an expression names: a variable, a field, a cell of an array."""
         kind, line = cursor.kind.name, cursor.location.line
         if kind in ("PAREN_EXPR", "UNEXPOSED_EXPR", *CASTS) and operands(cursor):
-            return self.place(operands(cursor)[-1])
+            if found := self.within_casts(cursor, operands(cursor)[-1], line):
+                return found
         if kind == "DECL_REF_EXPR":
             return self.named(cursor)
         if kind == "MEMBER_REF_EXPR":
@@ -31,6 +44,8 @@ class Memory(Numbers):
                 base = self.pointee(self.value(of[0]), line, owner)
             else:
                 base = self.place(of[0]) if of else self.this(line)
+            if cursor.referenced.is_bitfield() or "REFERENCE" in cursor.referenced.type.kind.name:
+                raise NotLifted("a field of bits, or a reference in an object", line)
             if isinstance(base, Cell):
                 return Cell(base.pointer, base.offset + owner.get_offset(name) // 8)
             return Member(base, name)
@@ -48,11 +63,22 @@ class Memory(Numbers):
         self.state.env[key] = self.value(cursor)
         return Variable(key)
 
+    def within_casts(self, cursor, inside, line):
+        """The place that a cast or a conversion leaves as it is; None if it makes a new value."""
+        refers, same = refers_to(cursor), plain(cursor.type) == plain(inside.type)
+        if same and (refers or cursor.kind.name not in CASTS):
+            return self.place(inside)
+        if refers and isinstance(found := self.place(inside), Cell):
+            return found
+        if refers or not same and cursor.type.get_canonical().kind == inside.type.get_canonical().kind and (
+                cursor.type.get_canonical().kind.name == "RECORD"):
+            raise NotLifted("an object of one type as another", line)
+
     def pointee(self, pointer, line, type):
         if not isinstance(pointer, Pointer):
             raise NotLifted(pointer.why if isinstance(pointer, Lost) else "a pointer that is not followed", line)
         array = pointer.array
-        if array.owner and pointer.at.constant == 0 and size_of(type, line) == array.size.constant:
+        if array.owner and pointer.at.constant == 0 and plain(type) == array.type:
             return array.owner
         return Cell(pointer)
 
@@ -88,7 +114,7 @@ class Memory(Numbers):
         pointer, at = place.pointer, place.pointer.at + place.offset
         self.note_access("read", pointer, at, type, line)
         if pointer.array.read_only:
-            known = self.within.get(pointer.array.name)
+            known = self.within.get(pointer.array.name) if plain(type) == pointer.array.type else None
             named = f"read {pointer.array.name} {type.get_canonical().spelling}"
             return self.unknown(type, self.world.level(at), f"data of {pointer.array.name}", line, (named, (at,)), known)
         return self.unknown(type, THREAD, f"data of {pointer.array.name}", line)
@@ -99,7 +125,8 @@ class Memory(Numbers):
         elif isinstance(place, Member):
             of = self.load(place.of, None, line)
             fields = of.fields if isinstance(of, Struct) else {}
-            self.store(place.of, Struct(fields | {place.name: value}), None, line)
+            rest = of.rest if isinstance(of, Struct) else level_of(self.world, of)
+            self.store(place.of, Struct(fields | {place.name: value}, rest), None, line)
         else:
             self.note_access("write", place.pointer, place.pointer.at + place.offset, type, line)
             if place.pointer.array.owner:
@@ -125,4 +152,5 @@ class Memory(Numbers):
         found = self.load(place, cursor.type, cursor.location.line)
         if isinstance(found, Pointer):
             return found
-        return Pointer(Array(cursor.spelling, "local", Poly(size_of(cursor.type, cursor.location.line)), owner=place), Poly(0))
+        return Pointer(Array(cursor.spelling, "local", Poly(size_of(cursor.type, cursor.location.line)), owner=place,
+                             type=plain(cursor.type)), Poly(0))

@@ -45,6 +45,8 @@ class Numbers:
             return self.unknown(type, level, "a number that is computed from others than whole ones", line)
         if kind == "BOOL":
             return self.condition_of(value, line)
+        if isinstance(value, Whole) and kind not in ("POINTER", "FLOAT", "DOUBLE", "LONGDOUBLE", "HALF"):
+            raise NotLifted(f"a number as {type.spelling}", line)
         return Opaque(level_of(self.world, value)) if kind in ("FLOAT", "DOUBLE", "LONGDOUBLE", "HALF") else value
 
     def condition_of(self, value, line):
@@ -72,6 +74,8 @@ class Numbers:
                 self.demand("overflow", made.fits(), line)
             return made
         x, y = self.exact(a, line), self.exact(b, line)
+        if how in ("<<", ">>"):
+            self.demand("overflow", z3.And(y >= 0, y < abs(bits)), line)
         if how in "/%":
             return Whole(self.divided(how, x, y, bits, line), bits)
         shift = y.constant
@@ -101,6 +105,8 @@ class Numbers:
         """Rounded towards zero; a division by nothing is asked for like an overflow."""
         if y.constant is None or y.constant == 0:
             self.demand("overflow", y != 0, line)
+        if bits > 0 and (y.constant is None or y.constant == -1):
+            self.demand("overflow", z3.Or(y != -1, x > -2 ** (bits - 1)), line)
         if bits < 0 or self.dry or self.sure(z3.And(x >= 0, y > 0)):
             quotient, rest = self.world.divide(x, y)
         else:

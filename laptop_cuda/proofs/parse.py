@@ -8,7 +8,7 @@ BINARY = ("", "", "", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<="
           "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",")
 UNARY = ("", "x++", "x--", "++", "--", "&", "*", "+", "-", "~", "!")
 WIDTHS = {"SCHAR": 8, "CHAR_S": 8, "UCHAR": -8, "SHORT": 16, "USHORT": -16, "INT": 32, "UINT": -32, "LONG": 64, "ULONG": -64,
-          "LONGLONG": 64, "ULONGLONG": -64, "ENUM": 32}      # bits, negative where there is no sign
+          "LONGLONG": 64, "ULONGLONG": -64, "WCHAR": 32, "CHAR16": -16, "CHAR32": -32}    # bits, negative where there is no sign
 HEADERS = """cuda_runtime.h cuda.h cuda_fp16.h cuda_bf16.h device_launch_parameters.h math.h cmath stdint.h cstdint stddef.h
 cstddef float.h cfloat limits.h climits stdio.h cstdio stdlib.h cstdlib assert.h cassert type_traits math_constants.h
 algorithm"""

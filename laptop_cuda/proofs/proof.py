@@ -1,4 +1,5 @@
 """A proof: the question as sizes, grid, block and arrays; the answer as lines, and a counterexample to run."""
+import ast
 import itertools
 import math
 import time
@@ -30,15 +31,16 @@ def prove(kernel, sizes: dict, grid, block, arrays: dict = {}, values: dict = {}
     asked = dict(sizes=sizes, grid=three(grid), block=three(block), arrays=arrays, values=values,
                  within=within, where=[where] if isinstance(where, str) else list(where), shared=shared)
     listed = [name for name, given in sizes.items() if isinstance(given, (set, frozenset))]
-    began, findings = time.process_time(), None
+    began, findings, refused = time.process_time(), None, {}
     for chosen in itertools.product(*(sorted(sizes[name]) for name in listed)):
         fixed = dict(zip(listed, chosen))
         ranges = {name: (value, value) for name, value in fixed.items()}
-        found = attempt(kernel, asked | {"sizes": sizes | ranges}, seconds)
+        found, no_launch = attempt(kernel, asked | {"sizes": sizes | ranges}, seconds)
+        refused = refused or no_launch
         for finding in found:
             finding.sizes |= fixed if finding.sizes else {}
         findings = found if findings is None else [worse(a, b) for a, b in zip(findings, found)]
-    return Proof(kernel, asked, findings, time.process_time() - began)
+    return Proof(kernel, asked, findings, time.process_time() - began, refused)
 
 
 def text_of(kernel) -> tuple:
@@ -59,11 +61,16 @@ def three(given) -> tuple:
 
 
 def read(text, sizes: dict):
-    """A number, or what a text makes of the sizes."""
+    """A number, or what a text makes of the sizes: of unknown sizes, whose truth Python cannot ask for."""
+    asks = (ast.BoolOp, ast.IfExp, ast.Not)
+    for part in ast.walk(ast.parse(text)) if isinstance(text, str) else ():
+        if isinstance(part, asks) or isinstance(part, ast.Compare) and len(part.ops) > 1:
+            raise ArgumentError(f"{text}: one comparison in each text, without `and`, `or`, `not`, `if`")
     return eval(text, {"__builtins__": {}}, sizes) if isinstance(text, str) else text
 
 
-def attempt(kernel, asked: dict, seconds: float) -> list:
+def attempt(kernel, asked: dict, seconds: float) -> tuple[list, dict]:
+    """The findings, and the smallest sizes that a launch refuses."""
     import z3
 
     from .claims import CLAIMS, Claims, Finding
@@ -78,24 +85,25 @@ def attempt(kernel, asked: dict, seconds: float) -> list:
         bounds += [sizes[name] >= low, sizes[name] <= high]
     domain = bounds + [c if isinstance(c, z3.BoolRef) else z3.BoolVal(bool(c)) for c in (read(w, sizes) for w in asked["where"])]
     grid, block = ([Poly.of(read(part, sizes)) for part in asked[name]] for name in ("grid", "block"))
-    for axis, size in zip("xyz", grid):
-        domain += [size >= 1, size <= LIMIT[axis]]
-    domain += [size >= 1 for size in block] + [block[0] * block[1] * block[2] <= 1024]
+    limits = [c for axis, size in zip("xyz", grid) for c in (size >= 1, size <= LIMIT[axis])]
+    limits += [size >= 1 for size in block] + [block[2] <= 64, block[0] * block[1] * block[2] <= 1024]
     launch = launch_of(world, grid, block, read(asked["shared"], sizes))
     free = {name: size for name, size in sizes.items() if size.constant is None}
-    solver = Solver(world, domain, free, seconds)
+    solver = Solver(world, domain + limits, free, seconds)
     try:
+        beyond = Solver(world, domain, free, seconds).example([z3.Not(z3.And(limits))])
         if solver.example([z3.BoolVal(True)]) is None:
             raise ArgumentError("no sizes: nothing satisfies these bounds and conditions, and the limits of a launch")
     except Undecided:
-        return [Finding(claim, "not decided", "whether there are such sizes") for claim in CLAIMS]
+        return [Finding(claim, "not decided", "whether there are such sizes") for claim in CLAIMS], {}
+    refused = {name: beyond[0].get(name, low) for name, (low, _) in asked["sizes"].items()} if beyond else {}
     arguments = sizes | {name: read(given, sizes) for name, given in (asked["values"] | asked["arrays"]).items()}
     within = {name: tuple(Poly.of(read(end, sizes)) for end in ends) for name, ends in asked["within"].items()}
     try:
         cursor = parsed(*text_of(kernel))
-        return Claims(Lift(cursor, world, launch, arguments, within, solver.certain), solver, launch).all()
+        return Claims(Lift(cursor, world, launch, arguments, within, solver.certain), solver, launch).all(), refused
     except NotLifted as reason:
-        return [Finding(claim, "not proved", str(reason)) for claim in CLAIMS]
+        return [Finding(claim, "not proved", str(reason)) for claim in CLAIMS], refused
 
 
 @dataclass
@@ -104,10 +112,11 @@ class Proof:
     asked: dict
     findings: list
     seconds: float = field(repr=False, default=0.0)
+    refused: dict = field(default_factory=dict)    # sizes at which a launch of this grid and block fails
 
     @property
     def proved(self) -> bool:
-        return all(finding.verdict == "proved" for finding in self.findings)
+        return not self.refused and all(finding.verdict == "proved" for finding in self.findings)
 
     @property
     def failure(self) -> str:
@@ -140,7 +149,11 @@ class Proof:
     def __str__(self):
         from .claims import CLAIMS
 
-        lines = [f"{text_of(self.kernel)[1]}, for every " + ", ".join(map(domain, *zip(*self.asked["sizes"].items())))]
+        where = "".join(f", {condition}" for condition in self.asked["where"])
+        lines = [f"{text_of(self.kernel)[1]}, for every " + ", ".join(map(domain, *zip(*self.asked["sizes"].items()))) + where]
+        if self.refused:
+            lines.append("  nothing is said of sizes that no launch takes, as " + ", ".join(
+                f"{name} = {size:,}" for name, size in self.refused.items()))
         lines += [f"  {CLAIMS[f.claim]:<46}{f.said()}" for f in self.findings]
         return "\n".join(lines)
 

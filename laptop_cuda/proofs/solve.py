@@ -107,10 +107,10 @@ class Solver:
             if found == z3.sat:
                 whys = sorted({symbol.why for symbol in symbols.values() if symbol.why})
                 return *self.smallest(facts + exact + box, left), whys
+            if found == z3.unsat and most is None:      # in a box it says nothing of the sizes outside
+                return None
             if left() <= 0:
                 break
-        if found == z3.unsat:
-            return None
         raise Undecided
 
     def smallest(self, formulas: list, left):

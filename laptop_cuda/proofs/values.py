@@ -1,4 +1,5 @@
 """What a kernel's variables hold: whole numbers, conditions, pointers, structs, and what nothing is known of."""
+import re
 from dataclasses import dataclass, field
 
 import z3
@@ -32,6 +33,8 @@ class Array:
     size: Poly | None             # bytes; None: not said
     read_only: bool = False
     owner: object = None          # the place of a variable whose address was taken
+    type: str = ""                # of an element, or of that variable
+    align: int = 256
 
 
 @dataclass
@@ -50,6 +53,7 @@ class Opaque:
 @dataclass
 class Struct:
     fields: dict
+    rest: int = SIZE              # who shares the fields that are not known
 
 
 @dataclass
@@ -87,7 +91,30 @@ class State:
 
 
 def width(type) -> int | None:
-    return WIDTHS.get(type.get_canonical().kind.name)
+    type = type.get_canonical()
+    if type.kind.name == "ENUM":
+        type = type.get_declaration().enum_type.get_canonical()
+    return WIDTHS.get(type.kind.name)
+
+
+def plain(type) -> str:
+    """Its name without const and volatile."""
+    return re.sub(r"\b(const|volatile|__restrict) ?", "", type.get_canonical().spelling).strip()
+
+
+def simple(type, line) -> None:
+    """An object whose fields are places of their own, and that does nothing when it ends."""
+    while type.get_canonical().kind.name == "CONSTANTARRAY":
+        type = type.get_canonical().element_type
+    if type.get_canonical().kind.name == "RECORD":
+        made = type.get_canonical().get_declaration()
+        kinds = {made.kind.name, *(c.kind.name for c in made.get_children() if c.location.offset != made.location.offset)}
+        fields = list(type.get_canonical().get_fields())
+        if kinds & {"UNION_DECL", "CXX_BASE_SPECIFIER", "DESTRUCTOR"} or any(
+                f.is_bitfield() or "REFERENCE" in f.type.kind.name for f in fields):
+            raise NotLifted(f"an object of {made.spelling}: unions, bits, references, bases and destructors", line)
+        for each in fields:
+            simple(each.type, line)
 
 
 def size_of(type, line) -> int:
@@ -110,7 +137,7 @@ def level_of(world, *values) -> int:
         elif isinstance(value, Opaque):
             level = max(level, value.level)
         elif isinstance(value, Struct):
-            level = max(level, level_of(world, *value.fields.values()))
+            level = max(level, value.rest, level_of(world, *value.fields.values()))
         elif isinstance(value, Lost):
             level = THREAD
     return level
@@ -131,7 +158,7 @@ def joined(world, whens: list, values: list):
         at = world.one_of([(when, v.at) for when, v in zip(whens, values)])
         return Pointer(first.array, at, first.inner)
     if all(isinstance(v, Struct) and v.fields.keys() == first.fields.keys() for v in values):
-        return Struct({name: joined(world, whens, [v.fields[name] for v in values]) for name in first.fields})
+        return Struct({name: joined(world, whens, [v.fields[name] for v in values]) for name in first.fields}, level)
     if any(isinstance(v, (Pointer, Lost)) for v in values):
         return Lost("a pointer that may be of two arrays")
     return Opaque(level)
