@@ -74,7 +74,8 @@ class Calls(Flow):
         values = [self.value(c) for c in given]
         simple(cursor.type, line)
         fields = cursor.type.get_canonical().get_fields()
-        parts = [c for of in (function, *fields) if not implicit(of) for c in of.get_children() if not c.kind.is_declaration()]
+        parts = [c for of in (function, *fields) if not implicit(of) for c in of.get_children()
+                 if not c.kind.is_declaration()]
         parts = [c for part in parts for c in part.walk_preorder()]
         if any(c.kind.name not in PLAIN or c.kind.name == "BINARY_OPERATOR" and operator(c) == "=" for c in parts):
             raise NotLifted(f"the constructor of {cursor.spelling}", line)

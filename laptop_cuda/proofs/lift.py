@@ -7,7 +7,8 @@ from .calls import Calls, body_of
 from .memory import operands
 from .parse import NotLifted, constant
 from .terms import BLOCK, SIZE, THREAD, Poly, World
-from .values import Array, Cell, Opaque, Pointer, State, Struct, Variable, Whole, plain, simple, size_of, width
+from .values import (Array, Cell, Opaque, Pointer, State, Struct, Variable, Whole, plain, simple, size_of,
+                     width)
 
 LIMIT = {"x": 2**31 - 1, "y": 65535, "z": 65535}
 

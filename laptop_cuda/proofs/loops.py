@@ -193,7 +193,8 @@ class Loop:
                 self.levels[key] = max(self.levels.get(key, STEP), level)
                 if state is self.end and key in self.guesses:
                     lift.state = state
-                    reached = lift.exact(now, self.line) if isinstance(now, Whole) else None    # as it is once it wrapped
+                    # as it is once it wrapped
+                    reached = lift.exact(now, self.line) if isinstance(now, Whole) else None
                     self.guesses[key] = [g for g in self.guesses[key] if reached is not None
                                          and self.holds(self.end, g(reached, self.before.env[key].of))]
 

@@ -101,7 +101,8 @@ def attempt(kernel, asked: dict, seconds: float) -> tuple[list, dict]:
     within = {name: tuple(Poly.of(read(end, sizes)) for end in ends) for name, ends in asked["within"].items()}
     try:
         cursor = parsed(*text_of(kernel))
-        return Claims(Lift(cursor, world, launch, arguments, within, solver.certain), solver, launch).all(), refused
+        lifted = Lift(cursor, world, launch, arguments, within, solver.certain)
+        return Claims(lifted, solver, launch).all(), refused
     except NotLifted as reason:
         return [Finding(claim, "not proved", str(reason)) for claim in CLAIMS], refused
 

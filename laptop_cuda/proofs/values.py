@@ -108,7 +108,8 @@ def simple(type, line) -> None:
         type = type.get_canonical().element_type
     if type.get_canonical().kind.name == "RECORD":
         made = type.get_canonical().get_declaration()
-        kinds = {made.kind.name, *(c.kind.name for c in made.get_children() if c.location.offset != made.location.offset)}
+        inside = (c for c in made.get_children() if c.location.offset != made.location.offset)
+        kinds = {made.kind.name, *(c.kind.name for c in inside)}
         fields = list(type.get_canonical().get_fields())
         if kinds & {"UNION_DECL", "CXX_BASE_SPECIFIER", "DESTRUCTOR"} or any(
                 f.is_bitfield() or "REFERENCE" in f.type.kind.name for f in fields):
@@ -158,7 +159,8 @@ def joined(world, whens: list, values: list):
         at = world.one_of([(when, v.at) for when, v in zip(whens, values)])
         return Pointer(first.array, at, first.inner)
     if all(isinstance(v, Struct) and v.fields.keys() == first.fields.keys() for v in values):
-        return Struct({name: joined(world, whens, [v.fields[name] for v in values]) for name in first.fields}, level)
+        fields = {name: joined(world, whens, [v.fields[name] for v in values]) for name in first.fields}
+        return Struct(fields, level)
     if any(isinstance(v, (Pointer, Lost)) for v in values):
         return Lost("a pointer that may be of two arrays")
     return Opaque(level)
