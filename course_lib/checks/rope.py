@@ -1,5 +1,4 @@
 """Checks of chapter 2: tables of angles, positions, rules of scaling."""
-import math
 
 import torch
 

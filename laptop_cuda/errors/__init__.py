@@ -1,4 +1,5 @@
 """A kernel's bug as an exception: what happened, where, to which element, by whom, and the usual cause."""
+from .. import packs
 from ..arguments.inputs import replay
 from ..pictures.player import play
 from .teller import Teller

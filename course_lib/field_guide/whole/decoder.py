@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from course_lib.field_guide.softmax import times
 from course_lib.field_guide.cache import Cache
-from course_lib.field_guide.whole.parts import ACTIVATIONS, Norm, Product, with_products
+from course_lib.field_guide.whole.parts import ACTIVATIONS, Norm, with_products
 
 # Where a layer has norms: before or after its parts.
 NORMS = {"before": ("attention_norm", "feed_forward_norm"),

@@ -3,8 +3,6 @@ import random
 import textwrap
 from dataclasses import asdict, replace
 
-import torch
-
 from course_lib.exercises import Case
 from course_lib.exercises.judging.counting import SPAN
 from course_lib.exercises.judging.compare import close
