@@ -1,9 +1,11 @@
 """Calls: CUDA's own by name, functions with a body as if they were written in place."""
+import re
+
 import z3
 
 from .flow import Flow
 from .memory import operands
-from .parse import NotLifted, operator
+from .parse import STUB, NotLifted, constant, operator
 from .terms import STEP, THREAD
 from .values import Cell, Opaque, Whole, level_of, simple, width
 
@@ -19,13 +21,21 @@ def body_of(function):
 
 
 def implicit(function) -> bool:
-    """A member that the compiler writes is where its class is."""
-    return function.location.offset == function.semantic_parent.location.offset
+    """A member that the compiler writes is where its class is, as those in a macro are."""
+    made = function.semantic_parent
+    return function.location.offset == made.location.offset and function not in list(made.get_children())
+
+
+def known(function) -> bool:
+    """One of CUDA's or of the compiler's, which only computes."""
+    file = function.location.file
+    return file.name == STUB if file else function.spelling.startswith("__builtin_")
 
 
 def member(cursor):
     """The part of a call that names a member and its object."""
-    return next((c for c in cursor.get_children() if c.kind.name == "MEMBER_REF_EXPR"), None)
+    return next((c for c in cursor.get_children() if c.kind.name == "MEMBER_REF_EXPR" and c.referenced and
+                 c.referenced.kind.name in ("CXX_METHOD", "CONVERSION_FUNCTION")), None)
 
 
 class Calls(Flow):
@@ -34,10 +44,12 @@ class Calls(Flow):
     def _call_expr(self, cursor):
         function, line = cursor.referenced, cursor.location.line
         given, name = list(cursor.get_arguments()), cursor.spelling
-        if function is None:
+        if function is None or not re.search("FUNCTION|METHOD|CONSTRUCTOR", function.kind.name):
             raise NotLifted("a call by a pointer", line)
         if function.kind.name == "CONSTRUCTOR":
             return self.constructed(cursor, function, given, line)
+        if function.kind.name == "CXX_METHOD" and function.is_virtual_method():
+            raise NotLifted(f"`{name}`, which is virtual", line)
         defined = function if body_of(function) else function.get_definition()
         if defined and body_of(defined) and not (name == "operator=" and implicit(function)):
             return self.inlined(cursor, defined, given, line)
@@ -60,9 +72,11 @@ class Calls(Flow):
             value = self.value(given[1])
             self.store(self.place(given[0]), value, given[0].type, line)
             return value
-        for child, argument in zip(function.get_arguments(), given):
-            if child.type.get_canonical().kind.name in ("POINTER", "LVALUEREFERENCE"):
-                raise NotLifted(f"`{name}` is not followed", line)
+        types = [c.type.get_canonical().kind.name for c in (*function.get_arguments(), *given)]
+        if not name.startswith("__builtin_nan") and {"POINTER", "LVALUEREFERENCE"} & {*types}:
+            raise NotLifted(f"`{name}` is not followed", line)
+        if not known(function):
+            raise NotLifted(f"`{name}`, whose body is not shown", line)
         values = [self.value(c) for c in given]
         if function.kind.name == "CXX_METHOD" and not function.is_const_method():
             of = self.object_of(member(cursor), line) if member(cursor) else self.place(given[0])
@@ -71,18 +85,22 @@ class Calls(Flow):
         return self.unknown(cursor.type, level, f"what `{name}` gives", line)
 
     def constructed(self, cursor, function, given, line):
+        function = function.get_definition() or function
         values = [self.value(c) for c in given]
         simple(cursor.type, line)
         fields = cursor.type.get_canonical().get_fields()
         parts = [c for of in (function, *fields) if not implicit(of) for c in of.get_children()
                  if not c.kind.is_declaration()]
         parts = [c for part in parts for c in part.walk_preorder()]
-        if any(c.kind.name not in PLAIN or c.kind.name == "BINARY_OPERATOR" and operator(c) == "=" for c in parts):
+        made = implicit(function) or function.is_default_method()
+        if not (made or known(function) or body_of(function)) or any(
+                c.kind.name not in PLAIN or c.kind.name == "BINARY_OPERATOR" and operator(c) == "=" or
+                c.kind.name == "DECL_REF_EXPR" and constant(c) is None and c.referenced.kind.name != "PARM_DECL" for c in parts):
             raise NotLifted(f"the constructor of {cursor.spelling}", line)
-        if len(values) == 1 and given[0].type.get_canonical().spelling.removeprefix("const ") == \
+        if made and len(values) == 1 and given[0].type.get_canonical().spelling.removeprefix("const ") == \
                 cursor.type.get_canonical().spelling.removeprefix("const "):
             return values[0]
-        return Opaque(level_of(self.world, *values))
+        return Opaque(THREAD)       # fields may be without a value
 
     def barrier(self, cursor, given, line):
         for c in given:
@@ -129,7 +147,7 @@ class Calls(Flow):
         kept = self.frame, self.jumps, self.returns_place
         self.frames += 1
         self.frame, self.jumps = self.frames, {"return": []}
-        self.returns_place = function.result_type.get_canonical().kind.name == "LVALUEREFERENCE"
+        self.returns_place = function.result_type.get_canonical().kind.name in ("LVALUEREFERENCE", "RVALUEREFERENCE")
         if self.returns_place:
             raise NotLifted(f"`{function.spelling}` returns a reference", line)
         self.calls.append(cursor.hash)

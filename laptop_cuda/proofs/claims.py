@@ -48,7 +48,8 @@ class Claims:
             self.reached(path, turns, line)
         accesses = [a for a in self.lift.accesses if a.array.space != "local"]
         for a, b in combinations_with_replacement(accesses, 2):
-            if a.array is b.array and {"write", "atomic"} & {a.kind, b.kind} and (a.kind, b.kind) != ("atomic", "atomic"):
+            if a.array is b.array and {"write", "atomic"} & {a.kind, b.kind} and (
+                    (a.kind, b.kind) != ("atomic", "atomic") or a.size != b.size):
                 self.apart(a, b)
         self.depend()
         return list(self.found.values())

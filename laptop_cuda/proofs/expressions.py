@@ -3,7 +3,7 @@ import z3
 
 from .memory import Memory, operands, refers_to
 from .numbers import COMPARE, usual
-from .parse import NotLifted, constant, operator
+from .parse import NotLifted, constant, members, operator
 from .terms import Poly
 from .values import Array, Cell, Opaque, Pointer, Struct, Whole, level_of, plain, simple, size_of, width
 
@@ -29,6 +29,7 @@ class Expressions(Memory):
         here, there = cursor.type.get_canonical(), inside[0].type.get_canonical()
         if there.kind.name in ("CONSTANTARRAY", "INCOMPLETEARRAY") and here.kind.name == "POINTER":
             return self.load_array(inside[0])
+        self.same_object(here, there, cursor.location.line)
         return self.convert(self.value(inside[0]), cursor.type, cursor.location.line)
 
     _paren_expr = _unexposed_expr
@@ -40,7 +41,16 @@ class Expressions(Memory):
             return Opaque()
         if refers_to(cursor):
             return self.load(self.place(cursor), cursor.type, line)
+        self.same_object(cursor.type, operands(cursor)[-1].type, line)
         return self.convert(self.value(operands(cursor)[-1]), cursor.type, line)
+
+    def same_object(self, here, there, line):
+        """A pointer to an object as one to another type: that of a base may be another number."""
+        types = [t.get_canonical().get_pointee().get_canonical() for t in (here, there)]
+        made = [t.get_declaration() for t in types if t.kind.name == "RECORD"]
+        if len(made) == 2 and made[0] != made[1] and any(
+                c.kind.name == "CXX_BASE_SPECIFIER" for m in made for c in members(m)):
+            raise NotLifted("a pointer to a base", line)
 
     _cstyle_cast_expr = _cxx_static_cast_expr = _cxx_reinterpret_cast_expr = _cxx_const_cast_expr = _cast
     _cxx_functional_cast_expr = _cast
@@ -117,7 +127,8 @@ class Expressions(Memory):
             if isinstance(place, Cell):
                 return Pointer(place.pointer.array, place.pointer.at + place.offset, place.pointer.inner)
             size = Poly(size_of(of.type, line))
-            return Pointer(Array("a variable", "local", size, owner=place, type=plain(of.type)), Poly(0))
+            align = of.type.get_align()
+            return Pointer(Array("a variable", "local", size, owner=place, type=plain(of.type), align=align), Poly(0))
         if how == "*":
             return self.load(self.place(cursor), cursor.type, line)
         value = self.value(of)

@@ -5,7 +5,7 @@ import z3
 
 from .calls import Calls, body_of
 from .memory import operands
-from .parse import NotLifted, constant
+from .parse import NotLifted, alignment, begins, constant
 from .terms import BLOCK, SIZE, THREAD, Poly, World
 from .values import (Array, Cell, Opaque, Pointer, State, Struct, Variable, Whole, plain, simple, size_of,
                      width)
@@ -35,6 +35,9 @@ class Lift(Calls):
         self.turns, self.calls, self.quiet, self.dry = [], [], False, False
         self.jumps, self.frame, self.frames, self.returns_place = {"return": []}, 0, 0, False
         self.arrays, self.launch, self.arguments, self.within = {}, launch, arguments, within
+        cursor = cursor.get_definition() or cursor
+        if body_of(cursor) is None:
+            raise NotLifted("a kernel whose body is not shown")
         for parameter in cursor.get_arguments():
             self.state.env[self.key(parameter)] = self.argument(parameter)
         self.run(body_of(cursor))
@@ -108,29 +111,29 @@ class Lift(Calls):
         at = (declaration.hash, declaration.location.offset, declaration.spelling)
         if at not in self.arrays:
             size = size_of(type, declaration.location.line)
-            self.arrays[at] = Array(declaration.spelling, space, Poly(size))
+            self.arrays[at] = Array(declaration.spelling, space, Poly(size), align=alignment(declaration, type))
         return self.arrays[at]
 
     def declare(self, cursor) -> None:
         type, line, key = cursor.type.get_canonical(), cursor.location.line, self.key(cursor)
         marks = [c.spelling for c in cursor.get_children() if c.kind.name == "ANNOTATE_ATTR"]
-        first = operands(cursor)[-1] if operands(cursor) else None
+        first = operands(cursor)[-1] if begins(cursor) else None
         simple(type, line)
+        table = type.kind.name == "CONSTANTARRAY" and type.element_type.is_const_qualified()
+        if cursor.storage_class.name in ("STATIC", "EXTERN") and "shared" not in marks and not table:
+            raise NotLifted("a static variable, or one of another file", line)
         if "shared" in marks and type.kind.name == "INCOMPLETEARRAY":
             array = self.arrays.setdefault("dynamic", Array(cursor.spelling, "shared", self.launch["shared"]))
             self.state.env[key] = (Cell(Pointer(array, Poly(0))),)
         elif "shared" in marks:
-            array = self.array(cursor, "shared", type)
-            array.align = 256 if any(c.kind.name == "ALIGNED_ATTR" for c in cursor.get_children()) else type.get_align()
-            self.state.env[key] = (Cell(Pointer(array, Poly(0))),)
+            self.state.env[key] = (Cell(Pointer(self.array(cursor, "shared", type), Poly(0))),)
         elif type.kind.name in ("LVALUEREFERENCE", "RVALUEREFERENCE"):
             self.state.env[key] = (self.place(first),)
         elif type.kind.name == "CONSTANTARRAY":
             if first is not None:
                 self.value(first)
-            self.state.env[key] = (Cell(Pointer(Array(cursor.spelling, "local", Poly(size_of(type, line))), Poly(0))),)
-        elif cursor.storage_class.name == "STATIC":
-            raise NotLifted("a static variable", line)
+            array = Array(cursor.spelling, "local", Poly(size_of(type, line)), align=alignment(cursor, type))
+            self.state.env[key] = (Cell(Pointer(array, Poly(0))),)
         elif first is not None:
             self.state.env[key] = self.convert(self.value(first), type, line)
         else:

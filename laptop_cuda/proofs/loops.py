@@ -1,7 +1,7 @@
 """A loop for any number of turns: what a turn changes, by how much, and which barriers it may come after."""
 import z3
 
-from .terms import STEP, THREAD, Poly
+from .terms import SIZE, STEP, THREAD, Poly, move, parts, symbols_of
 from .values import Lost, Opaque, Pointer, State, Struct, Whole, level_of
 
 GUESSES = (lambda now, first: now >= 0, lambda now, first: now >= 1, lambda now, first: now <= first,
@@ -14,10 +14,11 @@ class Loop:
     def __init__(self, lift, at, line, test, body, step):
         self.lift, self.at, self.line, self.test, self.body, self.step = lift, at, line, test, body, step
         self.before, self.world, self.outer = lift.state, lift.world, tuple(lift.turns)
+        self.block = tuple(part.of for part in lift.launch["blockIdx"].fields.values())
         self.mark = len(self.world.symbols)
         self.steps, self.free, self.levels, self.guesses = {}, {}, {}, {}
         self.leaves = None            # the level of the conditions under which a turn leaves, if one does
-        self.breaks = False
+        self.breaks = self.returns = False
 
     def run(self):
         lift, world, after = self.lift, self.world, self.before.after
@@ -26,23 +27,24 @@ class Loop:
         has_barrier = self.end is not None and bool(self.own(self.end.after))
         if has_barrier:
             earlier = world.new("turn", STEP, lambda t: t >= 0)
-            self.quietly(lambda: self.go(earlier))
+            self.attempt(earlier)
             after = self.linked(self.end.after, earlier, turn)
         left, test = self.go(turn, after)
+        self.nearer(test, turn)
         level = max(world.level(test), self.leaves or 0)
         last = world.new("turns", max(level, STEP), lambda t: t >= 0,
-                         function=(f"turns {self.at}", self.outer) if level <= STEP else None)
+                         function=(f"turns {self.at}", (*self.block, *self.outer)) if level <= STEP else None)
         after = self.linked(self.end.after, turn, last) if has_barrier and self.end else None
         lift.state = self.head(last, after)
         if self.breaks:
-            lift.state.after += [a for state in left for a in self.own(state.after)]
+            lift.state.after += [a for state in left for a in state.after]
             for key in (*self.steps, *self.free):
                 lift.state.env[key] = self.anything(self.before.env[key], THREAD)
         elif self.test is not None:
             self.quietly(lambda: self.leave(last))
         else:
             lift.state = None
-        if self.leaves is not None and not self.breaks and lift.state:
+        if self.returns and lift.state:
             lift.state.path.append(world.truth(max(self.leaves, STEP), self.why("an exit from")))
 
     def why(self, what) -> str:
@@ -51,7 +53,10 @@ class Loop:
     def leave(self, last):
         """The turn `last` is not taken, the one before was."""
         lift = self.lift
-        facts = [*self.so_far(last), z3.Not(lift.condition(self.test))]
+        facts = self.so_far(last)
+        lift.turns.append(last)
+        facts.append(z3.Not(lift.condition(self.test)))
+        lift.turns.pop()
         if self.leaves is None:       # a fact, no condition: whoever comes to the loop leaves it by its end
             name, = last.terms.copy().popitem()[0]
             self.world.symbols[name].axioms.append(z3.Implies(z3.And(self.before.path), z3.And(facts)))
@@ -60,21 +65,24 @@ class Loop:
 
     def so_far(self, turn) -> list:
         """What holds before a turn: the turn before was taken, and no variable has wrapped yet. `go` demands that."""
-        lift, now = self.lift, self.lift.state
+        lift, now, turns = self.lift, self.lift.state, self.lift.turns
         fits = [[value.fits() for key in self.steps if isinstance(value := state.env[key], Whole)]
                 for state in (self.head(turn - 1), self.head(turn))]
-        lift.state = self.head(turn - 1)
+        lift.state, lift.turns = self.head(turn - 1), [*self.outer, turn - 1]
         lift.state.path += fits[0]
         held = lift.condition(self.test) if self.test is not None else z3.BoolVal(True)
-        lift.state = now
+        lift.state, lift.turns = now, turns
         return [z3.Implies(turn >= 1, z3.And(*fits[0], held)), *fits[1]]
 
     def own(self, after) -> list:
-        return [a for a in after if all(a is not b for b in self.before.after)]
+        """The barriers of this turn."""
+        deep = len(self.outer)
+        return [a for a in after if len(a[1]) > deep and a[1][deep] is self.turn]
 
     def linked(self, ends, earlier, now) -> list:
         """The barriers that may be the last one before turn `now`."""
-        skips = len(self.own(ends)) < len(ends)
+        own = [id(a) for a in self.own(ends)]
+        skips = any(id(a) not in own and not self.holds(self.end, z3.Not(z3.And(*a[2]))) for a in ends)
         first = [(*a[:2], (*a[2], *(() if skips else (now == 0,)))) for a in self.before.after]
         link = now > earlier if skips else now == earlier + 1
         return first + [(*a[:2], (*a[2], link)) for a in self.own(ends)]
@@ -83,6 +91,26 @@ class Loop:
         kept, self.lift.quiet = self.lift.quiet, True
         what()
         self.lift.quiet = kept
+
+    def attempt(self, turn):
+        """A turn that leaves no trace."""
+        returned = len(self.lift.jumps["return"])
+        self.quietly(lambda: self.go(turn))
+        del self.lift.jumps["return"][returned:]
+
+    def nearer(self, test, turn):
+        """Asks whether a turn brings the condition nearer to its end, where no data and nothing uneven is in it."""
+        lift, after = self.lift, []
+        if lift.quiet or self.test is None or self.leaves is not None or self.end is None:
+            return
+        lift.state = self.end.copy()
+        lift.turns.append(turn + 1)
+        self.quietly(lambda: after.append(lift.condition(self.test)))
+        lift.turns.pop()
+        if not any(self.world.symbols[name].why for name in symbols_of(test) | symbols_of(after[0])):
+            moves = [move(x, y) for x, y in zip(parts(test), parts(after[0]))]
+            moves.append(self.world.truth(SIZE, f"whether the loop of line {self.line} ends"))
+            lift.demand("barriers", z3.Or(moves), self.line)
 
     def head(self, turn, after=None) -> State:
         """The state before a turn."""
@@ -99,7 +127,7 @@ class Loop:
         return state
 
     def anything(self, first, level, name="", turn=None, guesses=()):
-        function = (name, (*self.outer, turn)) if name and level <= STEP else None
+        function = (name, (*self.block, *self.outer, turn)) if name and level <= STEP else None
         why, new = self.why("what changes unevenly in"), self.world.new
         if isinstance(first, Whole):
             facts = [lambda n, guess=guess: z3.Implies(z3.And(self.before.path), guess(n, first.of))
@@ -118,12 +146,12 @@ class Loop:
         lift = self.lift
         kept, lift.jumps = lift.jumps, lift.jumps | {"break": [], "continue": []}
         returned = len(lift.jumps["return"])
-        lift.state = self.head(turn, after)
+        lift.state, self.turn = self.head(turn, after), turn
         self.start = dict(lift.state.env)
         lift.turns.append(turn)
         if self.leaves is not None:
-            lift.state.path.append(self.world.truth(max(self.leaves, STEP), self.why("an exit from"),
-                                                    (f"goes on {self.at}", tuple(lift.turns))))
+            shared = (f"goes on {self.at}", (*self.block, *lift.turns)) if self.leaves <= STEP else None
+            lift.state.path.append(self.world.truth(max(self.leaves, STEP), self.why("an exit from"), shared))
         if not lift.dry:
             facts = []
             self.quietly(lambda: facts.extend(self.so_far(turn)))
@@ -139,8 +167,7 @@ class Loop:
             lift.run(self.step)
         self.end, self.broke = lift.state, lift.jumps["break"]
         left = self.broke + [state for _, state in lift.jumps["return"][returned:]]
-        if lift.quiet:
-            del lift.jumps["return"][returned:]
+        self.returns = self.returns or len(left) > len(self.broke)
         lift.turns.pop()
         lift.jumps = kept
         if left:
@@ -166,7 +193,7 @@ class Loop:
             known = None
             while known != self.known():
                 known = self.known()
-                self.quietly(lambda: self.go(self.world.new("turn", STEP, lambda t: t >= 0)))
+                self.attempt(self.world.new("turn", STEP, lambda t: t >= 0))
                 self.compare()
 
     def holds(self, state, condition) -> bool:

@@ -47,16 +47,23 @@ class Memory(Numbers):
             if cursor.referenced.is_bitfield() or "REFERENCE" in cursor.referenced.type.kind.name:
                 raise NotLifted("a field of bits, or a reference in an object", line)
             if isinstance(base, Cell):
-                return Cell(base.pointer, base.offset + owner.get_offset(name) // 8)
+                if (offset := owner.get_offset(name)) < 0 or cursor.referenced.kind.name != "FIELD_DECL":
+                    raise NotLifted(f"`{name}`, whose place is not known", line)
+                return Cell(base.pointer, base.offset + offset // 8)
             return Member(base, name)
         if kind == "ARRAY_SUBSCRIPT_EXPR":
             return self.element(cursor)
         if kind == "UNARY_OPERATOR" and operator(cursor) == "*":
             return self.pointee(self.value(operands(cursor)[0]), line, cursor.type)
-        if kind in ("UNARY_OPERATOR", "BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR") and operator(cursor)[-1] in "+-=":
+        how = operator(cursor) if kind in ("UNARY_OPERATOR", "BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR") else None
+        if how in ("", ","):
+            raise NotLifted("one of two variables", line)
+        if kind == "COMPOUND_ASSIGNMENT_OPERATOR" or how in ("=", "++", "--"):
+            if operands(cursor)[0].kind.name != "DECL_REF_EXPR":
+                raise NotLifted("an assignment as a variable", line)
             self.value(cursor)
             return self.place(operands(cursor)[0])
-        refers = kind == "CALL_EXPR" and cursor.referenced and cursor.referenced.result_type.kind.name == "LVALUEREFERENCE"
+        refers = kind == "CALL_EXPR" and cursor.referenced and "REFERENCE" in cursor.referenced.result_type.kind.name
         if kind == "CONDITIONAL_OPERATOR" or refers:
             raise NotLifted("one of two variables" if not refers else "a reference that is returned", line)
         key = ("temporary", cursor.hash, cursor.location.offset, len(self.calls))
@@ -153,4 +160,4 @@ class Memory(Numbers):
         if isinstance(found, Pointer):
             return found
         return Pointer(Array(cursor.spelling, "local", Poly(size_of(cursor.type, cursor.location.line)), owner=place,
-                             type=plain(cursor.type)), Poly(0))
+                             type=plain(cursor.type), align=cursor.type.get_align()), Poly(0))

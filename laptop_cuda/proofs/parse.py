@@ -7,6 +7,7 @@ from pathlib import Path
 BINARY = ("", "", "", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|", "&&",
           "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",")
 UNARY = ("", "x++", "x--", "++", "--", "&", "*", "+", "-", "~", "!")
+STUB = str(Path(__file__).parent / "stub.h")
 WIDTHS = {"SCHAR": 8, "CHAR_S": 8, "UCHAR": -8, "SHORT": 16, "USHORT": -16, "INT": 32, "UINT": -32, "LONG": 64, "ULONG": -64,
           "LONGLONG": 64, "ULONGLONG": -64, "WCHAR": 32, "CHAR16": -16, "CHAR32": -32}    # bits, negative where there is no sign
 HEADERS = """cuda_runtime.h cuda.h cuda_fp16.h cuda_bf16.h device_launch_parameters.h math.h cmath stdint.h cstdint stddef.h
@@ -29,7 +30,8 @@ def library():
     lib = cindex.conf.lib
     for name, given, result in (("clang_EvalResult_getAsLongLong", ctypes.c_void_p, ctypes.c_longlong),
                                 ("clang_EvalResult_dispose", ctypes.c_void_p, None),
-                                ("clang_Cursor_Evaluate", cindex.Cursor, ctypes.c_void_p)):
+                                ("clang_Cursor_Evaluate", cindex.Cursor, ctypes.c_void_p),
+                                ("clang_Cursor_getVarDeclInitializer", cindex.Cursor, cindex.Cursor)):
         function = getattr(lib, name)
         function.argtypes, function.restype = [given], result
     return cindex, lib
@@ -44,7 +46,7 @@ def kernel(source: str, name: str, folder: Path | None, include=(), define=(), s
         path = str(Path(folder or empty) / "kernel.cu")
         text = f"{source}\nstatic auto laptop_chosen = &{name};\n"
         flags = [*FLAGS, f"-I{empty}", *(f"-I{where}" for where in include), *(f"-D{one}" for one in define), "-include",
-                 str(Path(__file__).parent / "stub.h")]
+                 STUB]
         unit = cindex.Index.create().parse(path, flags, [(path, text)])
     for said in unit.diagnostics:
         if said.severity >= cindex.Diagnostic.Error:
@@ -73,6 +75,24 @@ def constant(cursor) -> int | None:
             return lib.clang_EvalResult_getAsLongLong(result)
     finally:
         lib.clang_EvalResult_dispose(result)
+
+
+def begins(cursor) -> bool:
+    """Whether a variable is given a value where it is declared."""
+    return not library()[1].clang_Cursor_getVarDeclInitializer(cursor).kind.is_invalid()
+
+
+def alignment(cursor, type) -> int:
+    """Of a variable: what its type asks for, or more where that is a number in the text."""
+    marks = [c for c in cursor.get_children() if c.kind.name == "ALIGNED_ATTR"]
+    given = [int(t.spelling) for mark in marks for t in mark.get_tokens() if t.spelling.isdigit()]
+    return max(type.get_align(), *given, 1)
+
+
+def members(made) -> list:
+    """What a class declares, of an instance also what its template does; none that the compiler writes."""
+    pattern = library()[1].clang_getSpecializedCursorTemplate(made)
+    return [c for of in (made, pattern) if of for c in of.get_children()]
 
 
 def for_parts(cursor) -> list:

@@ -85,6 +85,8 @@ class Solver:
                 calls.setdefault(symbol.function[0], []).append((Poly({(name,): 1}), given))
         for what, made in calls.items():
             for (x, a), (y, b) in combinations(made[:12], 2):
+                if len(a) != len(b):               # the first turn of a `do` is outside its turns
+                    continue
                 lemmas.append(z3.Implies(z3.And(*(p == q for p, q in zip(a, b))), x == y))
                 if what[0] == "^":
                     lemmas += [z3.Implies(z3.And(x == y, a[i] == b[i]), a[1 - i] == b[1 - i]) for i in (0, 1)]

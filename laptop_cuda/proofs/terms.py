@@ -191,3 +191,17 @@ def renamed(formula, level: int):
         if new != name:
             pairs.append((z3.Int(name), z3.Int(new)))
     return z3.substitute(formula, *pairs) if pairs else formula
+
+
+def parts(condition) -> list:
+    return [p for c in condition.children() for p in parts(c)] if z3.is_and(condition) else [condition]
+
+
+def move(now, later):
+    """That a comparison with 0 comes nearer to being false."""
+    if now.num_args() != 2 or not z3.is_int(now.arg(0)) or not now.decl().eq(later.decl()):
+        return z3.BoolVal(False)
+    x, y = now.arg(0), later.arg(0)
+    if z3.is_distinct(now):
+        return z3.Or(z3.And(x > 0, y < x, y >= 0), z3.And(x < 0, y > x, y <= 0))
+    return y > x if z3.is_lt(now) or z3.is_le(now) else y < x if z3.is_gt(now) or z3.is_ge(now) else z3.BoolVal(False)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import z3
 
-from .parse import WIDTHS, NotLifted
+from .parse import WIDTHS, NotLifted, constant, members
 from .terms import SIZE, THREAD, Poly
 
 
@@ -102,20 +102,40 @@ def plain(type) -> str:
     return re.sub(r"\b(const|volatile|__restrict) ?", "", type.get_canonical().spelling).strip()
 
 
-def simple(type, line) -> None:
-    """An object whose fields are places of their own, and that does nothing when it ends."""
+CONSTANTS = ("INTEGER_LITERAL", "FLOATING_LITERAL", "CXX_BOOL_LITERAL_EXPR", "CHARACTER_LITERAL", "UNEXPOSED_EXPR", "PAREN_EXPR",
+             "BINARY_OPERATOR", "UNARY_OPERATOR", "INIT_LIST_EXPR", "CXX_UNARY_EXPR", "CXX_NULL_PTR_LITERAL_EXPR")
+
+
+def computed(field) -> bool:
+    """Whether a field begins with more than a constant."""
+    def fixed(c):
+        named = c.kind.name == "DECL_REF_EXPR" and c.referenced
+        return c.kind.name in CONSTANTS or named and (named.kind.name.startswith("TEMPLATE") or constant(c) is not None)
+    return any(c.kind.is_expression() and not fixed(c) for c in field.walk_preorder())
+
+
+def works(c) -> bool:
+    """Whether a member does something where an object that has this one in it begins or is copied."""
+    made = c.is_default_constructor() or c.is_copy_constructor() or c.is_move_constructor()
+    return (made or c.spelling == "operator=") and not c.is_default_method()
+
+
+def simple(type, line, within=False) -> None:
+    """An object whose fields are places of their own, and that does nothing when it ends, nor when one around it begins."""
     while type.get_canonical().kind.name == "CONSTANTARRAY":
         type = type.get_canonical().element_type
     if type.get_canonical().kind.name == "RECORD":
         made = type.get_canonical().get_declaration()
-        inside = (c for c in made.get_children() if c.location.offset != made.location.offset)
+        inside = members(made)
         kinds = {made.kind.name, *(c.kind.name for c in inside)}
         fields = list(type.get_canonical().get_fields())
         if kinds & {"UNION_DECL", "CXX_BASE_SPECIFIER", "DESTRUCTOR"} or any(
                 f.is_bitfield() or "REFERENCE" in f.type.kind.name for f in fields):
-            raise NotLifted(f"an object of {made.spelling}: unions, bits, references, bases and destructors", line)
+            raise NotLifted(f"an object of {made.spelling}: unions, bits, references, bases, destructors", line)
+        if any(c.kind.name == "FIELD_DECL" and computed(c) or within and works(c) for c in inside):
+            raise NotLifted(f"an object of {made.spelling}, which computes where it begins", line)
         for each in fields:
-            simple(each.type, line)
+            simple(each.type, line, True)
 
 
 def size_of(type, line) -> int:
