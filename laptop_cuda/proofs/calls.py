@@ -44,12 +44,10 @@ class Calls(Flow):
     def _call_expr(self, cursor):
         function, line = cursor.referenced, cursor.location.line
         given, name = list(cursor.get_arguments()), cursor.spelling
-        if function is None or not re.search("FUNCTION|METHOD|CONSTRUCTOR", function.kind.name):
+        if function is None or not re.search("FUNCTION|METHOD|CONSTRUCTOR", function.kind.name) or function.is_virtual_method():
             raise NotLifted("a call by a pointer", line)
         if function.kind.name == "CONSTRUCTOR":
             return self.constructed(cursor, function, given, line)
-        if function.kind.name == "CXX_METHOD" and function.is_virtual_method():
-            raise NotLifted(f"`{name}`, which is virtual", line)
         defined = function if body_of(function) else function.get_definition()
         if defined and body_of(defined) and not (name == "operator=" and implicit(function)):
             return self.inlined(cursor, defined, given, line)
@@ -73,10 +71,8 @@ class Calls(Flow):
             self.store(self.place(given[0]), value, given[0].type, line)
             return value
         types = [c.type.get_canonical().kind.name for c in (*function.get_arguments(), *given)]
-        if not name.startswith("__builtin_nan") and {"POINTER", "LVALUEREFERENCE"} & {*types}:
+        if not known(function) or not name.startswith("__builtin_nan") and {"POINTER", "LVALUEREFERENCE"} & {*types}:
             raise NotLifted(f"`{name}` is not followed", line)
-        if not known(function):
-            raise NotLifted(f"`{name}`, whose body is not shown", line)
         values = [self.value(c) for c in given]
         if function.kind.name == "CXX_METHOD" and not function.is_const_method():
             of = self.object_of(member(cursor), line) if member(cursor) else self.place(given[0])

@@ -111,7 +111,8 @@ class Lift(Calls):
         at = (declaration.hash, declaration.location.offset, declaration.spelling)
         if at not in self.arrays:
             size = size_of(type, declaration.location.line)
-            self.arrays[at] = Array(declaration.spelling, space, Poly(size), align=alignment(declaration, type))
+            align = alignment(declaration, type)
+            self.arrays[at] = Array(declaration.spelling, space, Poly(size), align=align)
         return self.arrays[at]
 
     def declare(self, cursor) -> None:

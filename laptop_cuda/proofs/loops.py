@@ -7,6 +7,8 @@ from .values import Lost, Opaque, Pointer, State, Struct, Whole, level_of
 GUESSES = (lambda now, first: now >= 0, lambda now, first: now >= 1, lambda now, first: now <= first,
            lambda now, first: now >= first)
 
+UNEVEN = "what changes unevenly in"
+
 
 class Loop:
     """What a loop changes is its value before plus turns times a constant, or anything that `GUESSES` leave."""
@@ -99,7 +101,7 @@ class Loop:
         del self.lift.jumps["return"][returned:]
 
     def nearer(self, test, turn):
-        """Asks whether a turn brings the condition nearer to its end, where no data and nothing uneven is in it."""
+        """Asks whether a turn brings the condition nearer to its end, where no data are in it."""
         lift, after = self.lift, []
         if lift.quiet or self.test is None or self.leaves is not None or self.end is None:
             return
@@ -107,7 +109,8 @@ class Loop:
         lift.turns.append(turn + 1)
         self.quietly(lambda: after.append(lift.condition(self.test)))
         lift.turns.pop()
-        if not any(self.world.symbols[name].why for name in symbols_of(test) | symbols_of(after[0])):
+        whys = {self.world.symbols[name].why for name in symbols_of(test) | symbols_of(after[0])}
+        if whys <= {"", self.why(UNEVEN)}:
             moves = [move(x, y) for x, y in zip(parts(test), parts(after[0]))]
             moves.append(self.world.truth(SIZE, f"whether the loop of line {self.line} ends"))
             lift.demand("barriers", z3.Or(moves), self.line)
@@ -128,7 +131,7 @@ class Loop:
 
     def anything(self, first, level, name="", turn=None, guesses=()):
         function = (name, (*self.block, *self.outer, turn)) if name and level <= STEP else None
-        why, new = self.why("what changes unevenly in"), self.world.new
+        why, new = self.why(UNEVEN), self.world.new
         if isinstance(first, Whole):
             facts = [lambda n, guess=guess: z3.Implies(z3.And(self.before.path), guess(n, first.of))
                      for guess in guesses]

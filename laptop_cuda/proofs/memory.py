@@ -47,7 +47,7 @@ class Memory(Numbers):
             if cursor.referenced.is_bitfield() or "REFERENCE" in cursor.referenced.type.kind.name:
                 raise NotLifted("a field of bits, or a reference in an object", line)
             if isinstance(base, Cell):
-                if (offset := owner.get_offset(name)) < 0 or cursor.referenced.kind.name != "FIELD_DECL":
+                if (offset := owner.get_offset(name)) < 0 or owner.get_declaration().is_anonymous():
                     raise NotLifted(f"`{name}`, whose place is not known", line)
                 return Cell(base.pointer, base.offset + offset // 8)
             return Member(base, name)
@@ -56,11 +56,9 @@ class Memory(Numbers):
         if kind == "UNARY_OPERATOR" and operator(cursor) == "*":
             return self.pointee(self.value(operands(cursor)[0]), line, cursor.type)
         how = operator(cursor) if kind in ("UNARY_OPERATOR", "BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR") else None
-        if how in ("", ","):
-            raise NotLifted("one of two variables", line)
-        if kind == "COMPOUND_ASSIGNMENT_OPERATOR" or how in ("=", "++", "--"):
-            if operands(cursor)[0].kind.name != "DECL_REF_EXPR":
-                raise NotLifted("an assignment as a variable", line)
+        if kind == "COMPOUND_ASSIGNMENT_OPERATOR" or how in ("=", "++", "--", ",", ""):
+            if operands(cursor)[0].kind.name != "DECL_REF_EXPR" or how in (",", ""):
+                raise NotLifted("one of two variables, or what is assigned to one", line)
             self.value(cursor)
             return self.place(operands(cursor)[0])
         refers = kind == "CALL_EXPR" and cursor.referenced and "REFERENCE" in cursor.referenced.result_type.kind.name

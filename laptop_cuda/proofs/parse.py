@@ -84,9 +84,15 @@ def begins(cursor) -> bool:
 
 def alignment(cursor, type) -> int:
     """Of a variable: what its type asks for, or more where that is a number in the text."""
-    marks = [c for c in cursor.get_children() if c.kind.name == "ALIGNED_ATTR"]
-    given = [int(t.spelling) for mark in marks for t in mark.get_tokens() if t.spelling.isdigit()]
-    return max(type.get_align(), *given, 1)
+    given = [type.get_align()]
+    for mark in cursor.get_children():
+        if mark.kind.name == "ALIGNED_ATTR":
+            unit, cindex = cursor.translation_unit, library()[0]
+            ends = [cindex.SourceLocation.from_offset(unit, at.file, at.offset)      # in the text, not in a macro
+                    for at in (mark.extent.start, cursor.location)]
+            text = [t.spelling for t in unit.get_tokens(extent=cindex.SourceRange.from_locations(*ends))]
+            given += [int(n) for a, n, b in zip(text[1:2], text[2:3], text[3:4]) if a == "(" and b == ")" and n.isdigit()]
+    return max(given)
 
 
 def members(made) -> list:

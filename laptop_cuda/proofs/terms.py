@@ -204,4 +204,6 @@ def move(now, later):
     x, y = now.arg(0), later.arg(0)
     if z3.is_distinct(now):
         return z3.Or(z3.And(x > 0, y < x, y >= 0), z3.And(x < 0, y > x, y <= 0))
-    return y > x if z3.is_lt(now) or z3.is_le(now) else y < x if z3.is_gt(now) or z3.is_ge(now) else z3.BoolVal(False)
+    if z3.is_lt(now) or z3.is_le(now):
+        return y > x
+    return y < x if z3.is_gt(now) or z3.is_ge(now) else z3.BoolVal(False)

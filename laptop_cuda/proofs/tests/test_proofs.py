@@ -48,7 +48,7 @@ def test_a_counterexample_runs():
 def test_sizes_that_are_left_out_are_said():
     outside = proof(sizes={"n": (1, 2000)}, grid=1, block="n", source="a[threadIdx.x] = 1;")
     assert not outside.proved and "n = 1,025" in str(outside)
-    for grid in ("2 if n == 7 else 1", "(n == 4 or n == 8) + 1"):
+    for grid in ("2 if n == 7 else 1", "(n == 4 or n == 8) + 1", "(n in (4, 8)) + 1"):
         with pytest.raises(ArgumentError):
             proof(grid=grid)
 
