@@ -29,7 +29,7 @@ def implicit(function) -> bool:
 def known(function) -> bool:
     """One of CUDA's or of the compiler's, which only computes."""
     file = function.location.file
-    return file.name == STUB if file else function.spelling.startswith("__builtin_")
+    return function.spelling.startswith("__builtin_") or bool(file) and file.name == STUB
 
 
 def member(cursor):

@@ -88,7 +88,7 @@ def alignment(cursor, type) -> int:
     for mark in cursor.get_children():
         if mark.kind.name == "ALIGNED_ATTR":
             unit, cindex = cursor.translation_unit, library()[0]
-            ends = [cindex.SourceLocation.from_offset(unit, at.file, at.offset)      # in the text, not in a macro
+            ends = [cindex.SourceLocation.from_offset(unit, at.file, at.offset)   # not within a macro
                     for at in (mark.extent.start, cursor.location)]
             text = [t.spelling for t in unit.get_tokens(extent=cindex.SourceRange.from_locations(*ends))]
             given += [int(n) for a, n, b in zip(text[1:2], text[2:3], text[3:4]) if a == "(" and b == ")" and n.isdigit()]
