@@ -123,6 +123,8 @@ class Lift(Calls):
         table = type.kind.name == "CONSTANTARRAY" and type.element_type.is_const_qualified()
         if cursor.storage_class.name in ("STATIC", "EXTERN") and "shared" not in marks and not table:
             raise NotLifted("a static variable, or one of another file", line)
+        if any(c.kind.name == "UNEXPOSED_ATTR" for c in cursor.get_children()):
+            raise NotLifted("a variable with an attribute", line)
         if "shared" in marks and type.kind.name == "INCOMPLETEARRAY":
             array = self.arrays.setdefault("dynamic", Array(cursor.spelling, "shared", self.launch["shared"]))
             self.state.env[key] = (Cell(Pointer(array, Poly(0))),)

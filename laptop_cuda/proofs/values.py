@@ -175,14 +175,14 @@ def joined(world, whens: list, values: list):
     if all(isinstance(v, z3.BoolRef) for v in values):
         either = world.one_of([(when, truth_number(world, v)) for when, v in zip(whens, values)])
         return either >= 1
-    if all(isinstance(v, Pointer) and v.array is first.array for v in values):
+    if all(isinstance(v, Pointer) and v.array is first.array and v.inner is first.inner for v in values):
         at = world.one_of([(when, v.at) for when, v in zip(whens, values)])
         return Pointer(first.array, at, first.inner)
     if all(isinstance(v, Struct) and v.fields.keys() == first.fields.keys() for v in values):
         fields = {name: joined(world, whens, [v.fields[name] for v in values]) for name in first.fields}
         return Struct(fields, level)
     if any(isinstance(v, (Pointer, Lost)) for v in values):
-        return Lost("a pointer that may be of two arrays")
+        return Lost("a pointer that may be of two arrays, or of two rows of one")
     return Opaque(level)
 
 
