@@ -45,14 +45,15 @@ def plain_frequencies(dim: int, base: float) -> Tensor:
 
 def rotate(x: Tensor, rotary: Rotary | None, positions: Tensor, known: dict | None = None,
            backwards: bool = False) -> Tensor:
-    """x (batch, heads, n, head_dim) turned by its positions. `known`: cosines and sines of earlier calls."""
+    """x (batch, heads, n, head_dim) turned by its positions. `known`: cosines and sines of earlier calls,
+    which hold for the same tensor of positions."""
     if rotary is None:
         return x
     known = {} if known is None else known
-    if rotary not in known:
+    if rotary not in known or known[rotary][0] is not positions:
         cos, sin = cos_and_sin(rotary, positions, x.device)
-        known[rotary] = _pairs(cos, cos, rotary.layout), _pairs(-sin, sin, rotary.layout)
-    cos, sin = known[rotary]
+        known[rotary] = positions, _pairs(cos, cos, rotary.layout), _pairs(-sin, sin, rotary.layout)
+    _, cos, sin = known[rotary]
     sin, rest = -sin if backwards else sin, x.shape[-1] - rotary.dim
     if not rest:
         return _turn(x, cos, sin, rotary.layout)

@@ -302,7 +302,8 @@ static void run_warp(Warp& w) {
         }
         if (w.block->watched) {
             // A lane that waits for another warp in a loop must not keep that warp from running.
-            bool others_next = w.full && (turns * w.block->warps.size() >= 64 || w.block->gives_way);
+            const size_t soon = run->locks_taken ? w.block->warps.size() : 1;
+            bool others_next = w.full && (turns * soon >= 64 || w.block->gives_way);
             merge(w, others_next);
             for (unsigned l = w.full; l; l &= l - 1) {
                 Thread* t = w.lanes[__builtin_ctz(l)];
