@@ -47,7 +47,7 @@ static void settle_nothing(Thread* t, uintptr_t address, size_t size, int action
     if (!n.to && action == 1 && size == n.size && address != n.address) return void(t->nothing.to = address);
     t->nothing = {};
     if (n.to && is_filled4(n.to)) return;
-    uint64_t what = n.address ^ t->warp->block->linear << 48;
+    uint64_t what = n.address ^ (uint64_t)t->warp->block->linear << 48;
     if (run->used_unset && run->used_unset != what) fail(make_error("uninitialized", "local", n.pc, 0));
     run->used_unset = what;
 }
