@@ -10,7 +10,7 @@ import numpy as np
 from ..arguments import ArgumentError
 from ..sanitize import sanitize
 
-MISSING = "a proof for every size needs two packages more: pip install 'course_lib[prove]', or z3-solver and libclang"
+MISSING = "a proof for every size needs two packages more: pip install z3-solver libclang"
 MOST_BYTES, MOST_BLOCKS = 2**28, 2**16
 TYPES = {"float": "f4", "double": "f8", "int": "i4", "unsigned": "u4", "unsigned char": "u1", "__half": "f2", "half": "f2"}
 
