@@ -143,7 +143,8 @@ class Attention(nn.Module):
         if alike not in shared or shared[alike][0] is not present:
             queries, keys = (torch.arange(at, end, device=x.device) for at in (start, first))
             shared[alike] = present, self.visible(queries, keys, present)
-        return self.finish(x, self.attend(q, k, v, self.chosen(x, positions, shared[alike][1], cache, shared)))
+        seen = self.chosen(x, positions, shared[alike][1], cache, shared)
+        return self.finish(x, self.attend(q, k, v, seen))
 
     def several(self, x: Tensor, positions: Tensor, cache, shared: dict) -> Tensor:
         """All tokens are projected together; each sequence attends to its own keys. Without an indexer."""
