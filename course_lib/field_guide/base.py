@@ -139,12 +139,11 @@ class Attention(nn.Module):
         positions = torch.arange(start, end, device=x.device) if positions is None else positions
         q, *kv = self.project(x, positions, shared)
         k, v, first = self.keep(kv, cache, x.shape[1], shared)
-        alike = self.recipe.window, self.recipe.chunk, start, first, end
-        if alike not in shared or shared[alike][0] is not present:
+        same = self.recipe.window, self.recipe.chunk, start, first, end
+        if same not in shared or shared[same][0] is not present:
             queries, keys = (torch.arange(at, end, device=x.device) for at in (start, first))
-            shared[alike] = present, self.visible(queries, keys, present)
-        seen = self.chosen(x, positions, shared[alike][1], cache, shared)
-        return self.finish(x, self.attend(q, k, v, seen))
+            shared[same] = present, self.visible(queries, keys, present)
+        return self.finish(x, self.attend(q, k, v, self.chosen(x, positions, shared[same][1], cache, shared)))
 
     def several(self, x: Tensor, positions: Tensor, cache, shared: dict) -> Tensor:
         """All tokens are projected together; each sequence attends to its own keys. Without an indexer."""
