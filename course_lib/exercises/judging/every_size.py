@@ -15,17 +15,12 @@ def for_every_size(exercise: Exercise, source: str, cases: int) -> list[str]:
     """A line for the verdict; none if the sizes are not given, the solver is not there, or it does not decide."""
     if not exercise.every:
         return []
-    try:
-        import clang.cindex  # noqa: F401
-        import z3  # noqa: F401
-    except ImportError:
-        return []
     from laptop_cuda import prove
 
     asked = asked_of(exercise)
     try:
         proof = prove(("\n" + without_magic(source), exercise.name), seconds=SECONDS, **asked)
-    except Exception:        # a kernel that passed has passed, whatever the solver meets in it
+    except Exception:        # no solver, or whatever it meets: a kernel that passed has passed
         return []
     names = " and ".join(asked["sizes"])
     if proof.proved:
