@@ -23,6 +23,8 @@ OF_A_SYSTEM = ("fibers", "signals", "cores", "image")
 TARGET = ["-target", "wasm32-wasi", "-std=c++17", "-fno-exceptions", "-fno-sanitize=undefined", "-fno-stack-protector",
           f"-I{HERE / 'include'}"]
 MEMORY = 1 << 30
+# Of every module, on the laptop and in a page. threads.cpp alone imports what unwinds; what else is imported never waits.
+ASYNCIFY = {"asyncify-ignore-imports": "1"}
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ def asyncified(wasm: bytes) -> bytes:
     module = lib.BinaryenModuleRead(wasm, ctypes.c_size_t(len(wasm)))
     lib.BinaryenModuleSetFeatures.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
     lib.BinaryenModuleSetFeatures(module, lib.BinaryenFeatureAll())
-    lib.BinaryenSetPassArgument(b"asyncify-ignore-imports", b"1")
+    for name, value in ASYNCIFY.items():
+        lib.BinaryenSetPassArgument(name.encode(), value.encode())
     lib.BinaryenSetOptimizeLevel(2)
     lib.BinaryenSetShrinkLevel(1)
     passes = (b"asyncify simplify-locals coalesce-locals vacuum merge-blocks optimize-instructions reorder-locals "

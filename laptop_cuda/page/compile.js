@@ -48,7 +48,7 @@ async function loaded() {
   python.unpackArchive(await (await unpacked("engine.zip")).arrayBuffer(), "zip");
   const passes = python.pyimport("laptop_cuda.page.edited");
   const bytes = Object.entries(kit.binary).map(([name, text]) => [name, Uint8Array.from(atob(text), c => c.charCodeAt(0))]);
-  return { python, passes, clang, binaryen, flags, never: kit.never, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
+  return { python, passes, clang, binaryen, flags, kit, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
 }
 
 function put(files, path, text) {
@@ -69,12 +69,12 @@ async function ran({ clang }, words, files, output) {
   }
 }
 
-function asyncified({ binaryen: b, never }, wasm) {
+function asyncified({ binaryen: b, kit }, wasm) {
   const module = b.readBinary(wasm), has = b.Features;
   module.setFeatures(has.MutableGlobals | has.NontrappingFPToInt | has.SignExt | has.BulkMemory | has.BulkMemoryOpt |
     has.CallIndirectOverlong | has.ReferenceTypes | has.Multivalue | has.SIMD128);
-  b.setPassArgument("asyncify-ignore-imports", "1");
-  b.setPassArgument("asyncify-removelist", never.filter(name => !/basic_string/.test(name) && module.getFunction(name)).join("\n"));
+  const settings = { ...kit.asyncify, "asyncify-removelist": kit.never.filter(name => module.getFunction(name)).join("\n") };
+  for (const [name, value] of Object.entries(settings)) b.setPassArgument(name, value);
   b.setOptimizeLevel(0);                   // four times as fast, and the module is a third larger
   module.runPasses(["asyncify"]);
   const made = module.emitBinary();

@@ -17,7 +17,7 @@ from ..packs import folders, include_flags
 from ..toolchain.cache import cache, digest, locked
 from ..toolchain.compilers import Compiler
 from ..toolchain.precompiled import HEAD
-from .build import HERE, MEMORY, TARGET, runtime_parts, traced_flags
+from .build import ASYNCIFY, HERE, MEMORY, TARGET, runtime_parts, traced_flags
 from .edited import ROOMS
 from .hooked import CODE
 
@@ -99,7 +99,7 @@ def _kit() -> Path:
     files = {**headers, "runtime": _tree(folders("runtime")[0]), "page": _tree(HERE), "sources.cpp": ONE,
              "alone.cpp": ALONE, "k.cpp": "", "k.ll": "", "k.o": "",
              **{p.name: p.read_text(encoding="utf-8") for p in runtime_parts()}}
-    work = json.dumps({"files": files, "jobs": jobs})
+    work = json.dumps({"files": files, "jobs": jobs, "asyncify": ASYNCIFY})
     made = cache() / f"live-{digest(work, *PACKAGES['@yowasp/clang'])}"
     with locked(made):
         if not (made / "kit.json").exists():
@@ -110,7 +110,7 @@ def _kit() -> Path:
             (made / "flags.json").write_text(json.dumps({name: _words((made / f"{name}.txt").read_text()) for name in asked}))
             binary = {p.name: base64.b64encode(p.read_bytes()).decode() for p in [*made.glob("*.o"), made / "start.pch"]}
             never = json.loads((made / "never.json").read_text())
-            (made / "kit.json").write_text(json.dumps({"text": headers, "binary": binary, "never": never}))
+            (made / "kit.json").write_text(json.dumps({"text": headers, "binary": binary, "never": never, "asyncify": ASYNCIFY}))
     return made
 
 

@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 const [clang, binaryen, made] = process.argv.slice(2), lines = [];
 console.log = line => lines.push(line);
 const { runClang } = await import(pathToFileURL(`${clang}/bundle.js`));
-const { files, jobs } = JSON.parse(fs.readFileSync(0, "utf8"));
+const { files, jobs, asyncify } = JSON.parse(fs.readFileSync(0, "utf8"));
 for (const [words, output] of jobs) {
   const at = `${made}/${output}`;
   let said = "";
@@ -23,12 +23,12 @@ for (const [words, output] of jobs) {
 const b = (await import(pathToFileURL(`${binaryen}/index.js`))).default;
 function waiting(direct) {
   const module = b.readBinary(new Uint8Array(fs.readFileSync(`${made}/whole.wasm`)));
-  for (const [name, value] of [["ignore-imports", "1"], ["verbose", "1"], ["ignore-indirect", direct ? "1" : null]])
-    b.setPassArgument(`asyncify-${name}`, value);
+  const settings = { ...asyncify, "asyncify-verbose": "1", "asyncify-ignore-indirect": direct ? "1" : null };
+  for (const [name, value] of Object.entries(settings)) b.setPassArgument(name, value);
   lines.length = 0;
   module.runPasses(["asyncify"]);
   module.dispose();
   return new Set(lines.map(line => /^\[asyncify\] (.*?) can change the state due to/.exec(line)?.[1]).filter(Boolean));
 }
 const all = waiting(false), direct = waiting(true);
-fs.writeFileSync(`${made}/never.json`, JSON.stringify([...all].filter(name => !direct.has(name))));
+fs.writeFileSync(`${made}/never.json`, JSON.stringify([...all].filter(name => !direct.has(name) && !/basic_string/.test(name))));
