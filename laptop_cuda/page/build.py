@@ -23,7 +23,7 @@ OF_A_SYSTEM = ("fibers", "signals", "cores", "image")
 TARGET = ["-target", "wasm32-wasi", "-std=c++17", "-fno-exceptions", "-fno-sanitize=undefined", "-fno-stack-protector",
           f"-I{HERE / 'include'}"]
 MEMORY = 1 << 30
-# Of every module, on the laptop and in a page. threads.cpp alone imports what unwinds; what else is imported never waits.
+# Of every module, on the laptop and in a page: only threads.cpp waits, and it unwinds by itself.
 ASYNCIFY = {"asyncify-ignore-imports": "1"}
 
 
