@@ -86,6 +86,18 @@ def test_on_the_course_s_kernels_a_model_says_the_same(model_type, by_torch, tmp
     assert launched.count("window_sink") == model.kernels["attention in a window"]
 
 
+@pytest.mark.slow
+def test_a_launch_of_a_model_is_looked_at_as_any_other(llama, needs):
+    """The player's recording, and the machine code of the same instance beside its counts."""
+    needs("nvcc")
+    with cuda.profile() as report:
+        open_model(llama, kernels=True).logits(tiny("llama").texts)
+    of_layer_2 = [launch for launch in report.launches if launch.kernel.startswith("flash")][2]
+    assert {event["array"] for event in of_layer_2.replay().events} >= {"q", "k", "v", "out", "lse"}
+    inside = cuda.inspect(cuda.load("flash_attention")[of_layer_2.kernel], launch=of_layer_2)
+    assert inside["registers"] > 32 and inside.launch is of_layer_2
+
+
 @pytest.mark.parametrize("model_type, several", [
     ("llama", 25), ("gemma2", 9),
     *(pytest.param(*one, marks=pytest.mark.slow) for one in (("llama", 100), ("gpt_oss", 9)))])
