@@ -3,8 +3,8 @@
     python -m course_lib whole-models-speed               prompts: one, uneven, very uneven; memory
     python -m course_lib whole-models-speed one memory    some of them; --rounds 5 --threads 1
 
-Needs `transformers`. A Qwen 3 of 12 layers of 1,024 with random weights in float32, 735 MB, is made for the run.
-Rounds take turns, and what is counted is processor time, so that other work on the machine disturbs little."""
+Needs `transformers`. A Qwen 3 of 12 layers of 1,024 with random weights in float32, 735 MB, is made for the
+run. Rounds take turns, and processor time is counted, so that other work on the machine disturbs little."""
 import argparse
 import random
 import statistics
@@ -19,9 +19,9 @@ import torch
 from course_lib.field_guide import open_model
 from course_lib.studies.field_guide import library
 
-SIZES = dict(hidden_size=1024, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=16, head_dim=64,
-             num_key_value_heads=8, vocab_size=16000, max_position_embeddings=4096, tie_word_embeddings=False,
-             bos_token_id=None, eos_token_id=None, pad_token_id=0)
+SIZES = dict(hidden_size=1024, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=16,
+             head_dim=64, num_key_value_heads=8, vocab_size=16000, max_position_embeddings=4096,
+             tie_word_embeddings=False, bos_token_id=None, eos_token_id=None, pad_token_id=0)
 # name -> lengths of the prompts, new tokens of each
 PROMPTS = {"one": ([100], 48),
            "uneven": ([16, 380, 8, 100, 40, 200, 16, 8, 200, 100, 380, 40, 100, 16, 200, 40], 32),
@@ -59,7 +59,8 @@ def theirs(folder: str):
         longest = max(map(len, prompts))
         ids, present = (torch.tensor([[0] * (longest - len(prompt)) + row(prompt) for prompt in prompts])
                         for row in (list, lambda prompt: [1] * len(prompt)))
-        return model.generate(ids, attention_mask=present, max_new_tokens=n, do_sample=False)[:, longest:].tolist()
+        made = model.generate(ids, attention_mask=present, max_new_tokens=n, do_sample=False)
+        return made[:, longest:].tolist()
     return generate
 
 
@@ -74,9 +75,9 @@ def compare(name: str, folder: str, rounds: int) -> None:
     speeds = [n * len(prompts) / statistics.median(some[1:]) for some in seconds]
     ratios = sorted(other / own for own, other in zip(*(some[1:] for some in seconds)))
     same = sum(a == b for a, b in zip(*texts))
-    print(f"{name}: prompts of {min(lengths)} to {max(lengths)} tokens, {n} new ones each: {speeds[0]:.1f} tokens per "
-          f"second, transformers {speeds[1]:.1f}; ratio {statistics.median(ratios):.2f}, from {ratios[0]:.2f} to "
-          f"{ratios[-1]:.2f}; {same} of {len(prompts)} texts equal", flush=True)
+    print(f"{name}: prompts of {min(lengths)} to {max(lengths)} tokens, {n} new ones each: {speeds[0]:.1f} tokens "
+          f"per second, transformers {speeds[1]:.1f}; ratio {statistics.median(ratios):.2f}, from {ratios[0]:.2f} "
+          f"to {ratios[-1]:.2f}; {same} of {len(prompts)} texts equal", flush=True)
 
 
 def used() -> float:
@@ -86,12 +87,13 @@ def used() -> float:
 
 
 def peak(which: str, name: str, folder: str) -> float:
-    """MiB beyond what importing takes, the largest at any time of opening and answering, in a process of its own."""
+    """MiB beyond what importing takes, the largest while a process of its own opens the model and answers."""
     code = ("import transformers.models.qwen3.modeling_qwen3, transformers.generation, torch\n"
             "from course_lib.studies import whole_models_speed as w\n"
             f"torch.set_num_threads(1); before = w.used(); lengths, n = w.MEMORY[{name!r}]\n"
             f"w.{which}({folder!r})(w.made_prompts(lengths), n); print(w.used() - before)")
-    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
 
 
 def memory(folder: str) -> None:
@@ -100,13 +102,14 @@ def memory(folder: str) -> None:
     rows = 2 * SIZES["num_hidden_layers"] * SIZES["num_key_value_heads"] * SIZES["head_dim"] * 4 / 2 ** 20
     for name, (lengths, n) in MEMORY.items():
         least = weights + rows * sum(length + n for length in lengths)
-        print(f"{name}: weights and cache {least:.0f} MiB; ours {peak('ours', name, folder) / least:.2f} times that, "
-              f"transformers {peak('theirs', name, folder) / least:.2f}", flush=True)
+        own, other = (peak(which, name, folder) / least for which in ("ours", "theirs"))
+        print(f"{name}: weights and cache {least:.0f} MiB; ours {own:.2f} times that, transformers {other:.2f}",
+              flush=True)
 
 
 def main(arguments) -> int:
     parser = argparse.ArgumentParser(prog="whole-models-speed")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(PROMPTS)}, memory; otherwise all")
+    parser.add_argument("names", nargs="*", help=f"{', '.join(PROMPTS)}, memory; otherwise all")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(arguments)
