@@ -14,8 +14,8 @@ What `laptop_cuda.prove` says of the course's kernels whose indices are affine, 
 line is for all sizes of the domain, not for those that were run; `laptop_cuda/proofs/README.md` says what the claims are
 and what is taken for granted. Seconds are of one processor.
 
-| kernel | sizes | inside | overflow | stores | races | barriers | seconds |
-|---|---|---|---|---|---|---|--:|
+| kernel | sizes | inside | overflow | stores | races | barriers | banks | seconds |
+|---|---|---|---|---|---|---|---|--:|
 """
 
 
@@ -37,7 +37,7 @@ def kernel(name: str):
 
 
 def row(name: str, proof) -> str:
-    said = " | ".join(f.verdict if f.verdict == "proved" else f.said() for f in proof.findings)
+    said = " | ".join([f.verdict if f.verdict == "proved" else f.said() for f in proof.findings] + ["-"] * (6 - len(proof.findings)))
     sizes = str(proof).splitlines()[0].partition("for every ")[2]
     return f"| {name} | {sizes} | {said} | {proof.seconds:.1f} |\n"
 

@@ -74,9 +74,8 @@ class Calls(Flow):
         if not known(function) or not name.startswith("__builtin_nan") and {"POINTER", "LVALUEREFERENCE"} & {*types}:
             raise NotLifted(f"`{name}` is not followed", line)
         values = [self.value(c) for c in given]
-        if function.kind.name == "CXX_METHOD" and not function.is_const_method():
-            of = self.object_of(member(cursor), line) if member(cursor) else self.place(given[0])
-            self.store(of, Opaque(THREAD), cursor.type, line)
+        if function.kind.name in ("CXX_METHOD", "CONVERSION_FUNCTION"):
+            values += self.own_object(cursor, function, given, line)
         level = THREAD if not given or "shfl" in name or "sync" in name or "mask" in name else level_of(self.world, *values)
         return self.unknown(cursor.type, level, f"what `{name}` gives", line)
 
@@ -119,6 +118,15 @@ class Calls(Flow):
         kind = {"__ldg": "read", "__ldcs": "read", "__stcs": "write"}.get(name, "atomic")
         self.note_access(kind, place.pointer, place.pointer.at + place.offset, type, line)
         return self.unknown(type, THREAD, f"data of {place.pointer.array.name}", line)
+
+    def own_object(self, cursor, function, given, line) -> list:
+        """What a member of CUDA's own reads, and writes if it may."""
+        of = self.object_of(member(cursor), line) if member(cursor) else self.place(given[0])
+        made = function.semantic_parent.type
+        found = [self.load(of, made, line)]
+        if not function.is_const_method():
+            self.store(of, Opaque(THREAD), made, line)
+        return found
 
     def object_of(self, method, line):
         """Of which object `method` is: `o.f`, `p->f`, or `f` within another method."""

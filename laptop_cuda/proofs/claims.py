@@ -4,13 +4,14 @@ from itertools import combinations_with_replacement
 
 import z3
 
+from .banks import Banks
 from .lift import Access, Lift
 from .solve import Solver, Undecided
 from .terms import BLOCK, STEP, renamed
 
 CLAIMS = {"inside": "inside its arrays, aligned", "overflow": "no overflow of a whole number",
           "stores": "no two threads store one element", "races": "no race between barriers",
-          "barriers": "all threads of a block reach each barrier"}
+          "barriers": "all threads of a block reach each barrier", "banks": "conflict-free shared accesses"}
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Finding:
 class Claims:
     def __init__(self, lift: Lift, solver: Solver, launch: dict):
         self.lift, self.solver, self.launch = lift, solver, launch
-        self.found = {claim: Finding(claim) for claim in CLAIMS}
+        self.found, self.doubted = {claim: Finding(claim) for claim in CLAIMS}, set()
 
     def all(self) -> list[Finding]:
         for kind, path, claim, line in self.lift.demands:
@@ -51,19 +52,25 @@ class Claims:
             if a.array is b.array and {"write", "atomic"} & {a.kind, b.kind} and (
                     (a.kind, b.kind) != ("atomic", "atomic") or a.size != b.size):
                 self.apart(a, b)
+        if any(a.array.space == "shared" for a in accesses):
+            Banks(self).all()
+        else:
+            del self.found["banks"]
         self.depend()
+        for claim in self.doubted & self.found.keys():
+            self.found[claim].smallest = False
         return list(self.found.values())
 
     def depend(self) -> None:
         """What holds only while nothing overflows, or while barriers are reached, is proved only with these."""
-        for claim, others in (("overflow", CLAIMS), ("barriers", ("stores", "races"))):
+        for claim, others in (("overflow", CLAIMS), ("barriers", ("stores", "races", "banks"))):
             first = self.found[claim]
-            for other in others if first.verdict != "proved" else ():
-                if self.found[other].verdict == "proved":
-                    self.found[other] = Finding(other, "not proved", f"only where {CLAIMS[claim]}", first.line)
+            for other in self.found.keys() & others if first.verdict != "proved" else ():
+                self.doubt(other, f"only where {CLAIMS[claim]}", first.line)
 
-    def refute(self, claim, formulas, line, level=None) -> None:
-        """Keeps the worst that is known of a claim: a failure at the smallest sizes, else the first doubt."""
+    def refute(self, claim, formulas, line, level=None, doubts=(), said=None) -> None:
+        """Keeps the worst that is known of a claim: a failure at the smallest sizes, else the first doubt.
+        `doubts` are reasons why an example would be no failure; `said` tells of a model which threads it is about."""
         kept = self.found[claim]
         if kept.verdict == "fails" and not kept.smallest:
             return
@@ -71,18 +78,25 @@ class Claims:
             found = self.solver.example(formulas, level)
         except Undecided:
             found = None
-            if kept.verdict == "proved":
-                self.found[claim] = Finding(claim, "not decided", f"not in {self.solver.seconds:g} s", line)
+            self.doubt(claim, f"not in {self.solver.seconds:g} s", line, "not decided")
         if found is None:
             return
         sizes, model, smallest, whys = found
+        whys = [*doubts, *whys]
         if claim in ("stores", "races"):
             whys = whys + [f"`{name}` is not followed" for name in sorted(self.lift.notes - {"printf"})]
+        if whys:
+            self.doubted.add(claim)
         made = Finding(claim, "not proved" if whys else "fails", "; ".join(whys[:2]), line, sizes, smallest,
-                       self.threads(model, level))
+                       (said or self.threads)(model, level))
         if kept.verdict != "fails" and (made.verdict == "fails" or kept.verdict == "proved") or (
                 made.verdict == kept.verdict == "fails" and list(sizes.values()) < list(kept.sizes.values())):
             self.found[claim] = made
+
+    def doubt(self, claim, why, line, verdict="not proved") -> None:
+        self.doubted.add(claim)
+        if self.found[claim].verdict == "proved":
+            self.found[claim] = Finding(claim, verdict, why, line)
 
     def threads(self, model, level) -> str:
         """Which threads a model speaks of."""
@@ -95,12 +109,10 @@ class Claims:
 
     def inside(self, a: Access) -> None:
         if a.array.size is None:
-            if self.found["inside"].verdict == "proved":
-                self.found["inside"] = Finding("inside", "not proved", f"nothing says how long {a.array.name} is", a.line)
+            self.doubt("inside", f"nothing says how long {a.array.name} is", a.line)
             return
-        if a.align > a.array.align and self.found["inside"].verdict == "proved":
-            self.found["inside"] = Finding("inside", "not proved", f"{a.array.name} may begin at any multiple of "
-                                           f"{a.array.align} bytes", a.line)
+        if a.align > a.array.align:
+            self.doubt("inside", f"{a.array.name} may begin at any multiple of {a.array.align} bytes", a.line)
         claims = [a.at >= 0, a.at + a.size <= a.array.size]
         claims += [z3.And(i >= 0, i < extent) for i, extent in a.inner]
         if any(factor % a.align for factor in a.at.terms.values()):

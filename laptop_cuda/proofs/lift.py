@@ -24,6 +24,7 @@ class Access:
     line: int
     path: list
     after: list
+    turns: tuple                  # of the loops around
 
 
 class Lift(Calls):
@@ -33,7 +34,7 @@ class Lift(Calls):
         self.world, self.certain, self.state = world, sure, State()
         self.accesses, self.demands, self.barriers, self.notes = [], [], [], set()
         self.turns, self.calls, self.quiet, self.dry = [], [], False, False
-        self.jumps, self.frame, self.frames, self.returns_place = {"return": []}, 0, 0, False
+        self.jumps, self.frame, self.frames, self.returns_place, self.strays = {"return": []}, 0, 0, False, None
         self.arrays, self.launch, self.arguments, self.within = {}, launch, arguments, within
         cursor = cursor.get_definition() or cursor
         if body_of(cursor) is None:
@@ -73,7 +74,7 @@ class Lift(Calls):
         if not self.quiet:
             size, align = size_of(type, line), type.get_canonical().get_align()
             self.accesses.append(Access(kind, pointer.array, at, size, align, pointer.inner, line,
-                                        list(self.state.path), list(self.state.after)))
+                                        list(self.state.path), list(self.state.after), tuple(self.turns)))
 
     def key(self, declaration) -> tuple:
         return (self.frame, declaration.hash, declaration.location.offset, declaration.spelling)

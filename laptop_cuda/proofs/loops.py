@@ -166,6 +166,8 @@ class Loop:
         lift.state.path.append(test)
         lift.run(self.body)
         lift.meet(common, [(None, state) for state in (lift.state, *lift.jumps["continue"])])
+        if lift.jumps["continue"] and self.step is None:
+            lift.strays = self.line
         if lift.state is not None and self.step is not None:
             lift.run(self.step)
         self.end, self.broke = lift.state, lift.jumps["break"]

@@ -5,6 +5,7 @@ from .parse import NotLifted
 from .terms import STEP, THREAD, Poly
 from .values import Lost, Opaque, Pointer, Whole, level_of, size_of, truth_number, width
 
+MOST_BITS = 5                     # of a mask
 COMPARE = {"<": Poly.__lt__, "<=": Poly.__le__, ">": Poly.__gt__, ">=": Poly.__ge__, "==": Poly.__eq__, "!=": Poly.__ne__}
 
 
@@ -86,7 +87,19 @@ class Numbers:
         mask = y.constant if y.constant is not None else -1
         if how == "&" and mask >= 0 and mask & (mask + 1) == 0:
             return Whole(x % Poly(mask + 1), bits)
+        if how in "&|^" and (x if y.constant is None else y).constant is not None:
+            known, other = (x, y) if y.constant is None else (y, x)
+            if known.constant >= 0 and bin(known.constant).count("1") <= MOST_BITS:
+                return Whole(self.with_bits(how, other, known.constant), bits)
         return self.bitwise(how, x, y, bits, line)
+
+    def with_bits(self, how, x: Poly, known: int) -> Poly:
+        """With few bits that are known, each for itself."""
+        made = Poly(0) if how == "&" else x
+        for bit in (1 << b for b in range(known.bit_length()) if known >> b & 1):
+            has = x // Poly(bit) % Poly(2)
+            made = made + {"&": has, "|": 1 - has, "^": 1 - 2 * has}[how] * bit
+        return made
 
     def bitwise(self, how, x, y, bits, line):
         """Bounds alone; the same operands give the same result, and of `^` one of them and the result the other."""

@@ -34,7 +34,7 @@ class Solver:
         return self.solver.check()
 
     def with_facts(self, formulas: list, level: int | None) -> tuple[list, dict[str, Symbol]]:
-        """The formulas, what holds of their symbols, and these; a mark says that a symbol is the second thread's."""
+        """The formulas, what holds of their symbols, and these; marks say that a symbol is another thread's."""
         found, seen, symbols, queue = [], set(), {}, [*formulas, *self.domain]
         while queue:
             formula = queue.pop()
@@ -43,7 +43,7 @@ class Solver:
             seen |= new
             for name in {name for variable in new for name in variable.split("*")} - symbols.keys():
                 symbols[name] = symbol = self.world.symbols[name.rstrip("'")]
-                queue += [renamed(axiom, level) if name.endswith("'") else axiom for axiom in symbol.axioms]
+                queue += [renamed(axiom, level, name.count("'")) for axiom in symbol.axioms]
             if not queue:
                 groups = self.products(seen, symbols.keys(), level)
                 parts = [part for b, members in groups for member in members for part in (b, *member)]
@@ -52,12 +52,12 @@ class Solver:
 
     def products(self, seen: set[str], symbols, level: int | None) -> list:
         """The products of these symbols that have a part in what was seen: [(b, [(a, a * b)])]."""
-        groups = {}
+        groups, most = {}, max((name.count("'") for name in symbols), default=0)
         for b, others in self.world.products.values():
-            for mark in (None, level)[:1 + (level is not None)]:
-                one = b.renamed(mark)
+            for marks in range(1 + most):
+                one = b.renamed(level, marks)
                 for a in others.values():
-                    a = a.renamed(mark)
+                    a = a.renamed(level, marks)
                     product = a.times(one)
                     names = product.names()
                     if any("*" in name for name in names & seen) and {s for n in names for s in n.split("*")} <= symbols:
@@ -81,7 +81,7 @@ class Solver:
         calls, lemmas = {}, []
         for name, symbol in symbols.items():
             if symbol.function:
-                given = [a.renamed(level) if name.endswith("'") else a for a in symbol.function[1]]
+                given = [a.renamed(level, name.count("'")) for a in symbol.function[1]]
                 calls.setdefault(symbol.function[0], []).append((Poly({(name,): 1}), given))
         for what, made in calls.items():
             for (x, a), (y, b) in combinations(made[:12], 2):

@@ -99,11 +99,11 @@ class Poly:
         """Those of its variables."""
         return {"*".join(names) for names in self.terms if names}
 
-    def renamed(self, level):
-        """As the second thread has it; the same without a level."""
-        if level is None:
+    def renamed(self, level, marks: int = 1):
+        """As another thread has it, the second by one mark, a third by two; the same without a level."""
+        if level is None or not marks:
             return self
-        return Poly({renamed_names(names, level): factor for names, factor in self.terms.items()})
+        return Poly({renamed_names(names, level, marks): factor for names, factor in self.terms.items()})
 
 
 @dataclass
@@ -179,15 +179,15 @@ def variables(formula) -> frozenset[str]:
     return _kept[key][1]
 
 
-def renamed_names(names: tuple[str, ...], level: int) -> tuple[str, ...]:
-    """As a second thread has them: its own symbols are those of `level` and above."""
-    return tuple(sorted(name + "'" if World.now.symbols[name].level >= level else name for name in names))
+def renamed_names(names: tuple[str, ...], level: int, marks: int = 1) -> tuple[str, ...]:
+    """As another thread has them: its own symbols are those of `level` and above."""
+    return tuple(sorted(name + "'" * marks if World.now.symbols[name].level >= level else name for name in names))
 
 
-def renamed(formula, level: int):
+def renamed(formula, level: int, marks: int = 1):
     pairs = []
-    for name in variables(formula):
-        new = "*".join(renamed_names(tuple(name.split("*")), level))
+    for name in variables(formula) if marks else ():
+        new = "*".join(renamed_names(tuple(name.split("*")), level, marks))
         if new != name:
             pairs.append((z3.Int(name), z3.Int(new)))
     return z3.substitute(formula, *pairs) if pairs else formula

@@ -24,5 +24,6 @@ def for_every_size(exercise: Exercise, source: str, cases: int) -> list[str]:
         return []
     names = " and ".join(asked["sizes"])
     if proof.proved:
-        return [f"For every {names}, not only the {cases} cases that were run: inside its arrays, no race, no overflow."]
+        more = ", no bank conflict" if proof.conflict_free else ""
+        return [f"For every {names}, not only the {cases} cases that were run: inside its arrays, no race, no overflow{more}."]
     return [f"But not for every {names}: {proof.failure}."] if proof.failure else []

@@ -33,6 +33,7 @@ def test_a_wrong_kernel_is_not_proved(name):
 @pytest.mark.parametrize("name", KERNELS["right"])
 def test_a_right_kernel_is_not_refuted(name):
     found = verdicts(**KERNELS["right"][name])
+    found.pop("banks", None)
     assert "fails" not in found.values()
     assert [claim for claim, verdict in found.items() if verdict != "proved"] == KERNELS["right"][name].get("not_proved", [])
 
@@ -67,3 +68,35 @@ def test_a_question_that_is_not_decided_is_no_proof():
     n = world.new("n", 0)
     with pytest.raises(Undecided):
         Slow(world, [n >= 1000], {"n": n}, 0.01).example([n >= 2000])
+
+
+def banks(source, block=32, shared=48000):
+    return proof("int n", "", source, {"n": (1, 40)}, 1, block, {"a": "n"}, shared, seconds=60).findings[-1]
+
+
+BANKS = KERNELS["banks"]
+
+
+@pytest.mark.parametrize("name", BANKS)
+def test_conflicts_are_those_that_the_engine_counts(name):
+    """The verdict, and the passes that are lost at some sizes."""
+    told = BANKS[name]
+    found, block = banks(told["source"], told.get("block", 32)), told.get("block", 32)
+    assert (found.claim, found.verdict) == ("banks", told["verdict"]), found.said()
+    kernel, lost = laptop_cuda.compile(f"__global__ void kernel(int n) {{ {told['source']} }}").kernel, {}
+    for n in {1, 2, 5, 16, 32, 33, 40, *found.sizes.values()}:
+        with laptop_cuda.profile() as report:
+            kernel[1, block, 48000](n)
+        lost[n] = report.launches[0].shared_load.excess + report.launches[0].shared_store.excess
+    if found.verdict == "proved":
+        assert not any(lost.values())
+    if found.verdict == "fails":
+        assert lost[found.sizes["n"]] and not (found.smallest and any(lost[n] for n in lost if n < found.sizes["n"]))
+
+
+def test_a_conflict_that_is_found_is_counted():
+    text = "__global__ void kernel(int n) { __shared__ float s[32][32]; s[threadIdx.x][n % 32] = 1; }"
+    found = prove(laptop_cuda.compile(text).kernel, {"n": (3, 2**20)}, 1, 32)
+    assert found.proved and not found.conflict_free and not found.failure
+    assert "lanes 0 and 1 of warp 0, bytes 12 and 140 of s, a store" in str(found)
+    assert "s[...][33]" in found.run()
