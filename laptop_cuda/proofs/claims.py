@@ -66,7 +66,8 @@ class Claims:
         for claim, others in (("overflow", CLAIMS), ("barriers", ("stores", "races", "banks"))):
             first = self.found[claim]
             for other in self.found.keys() & others if first.verdict != "proved" else ():
-                self.doubt(other, f"only where {CLAIMS[claim]}", first.line)
+                if self.found[other].verdict == "proved":
+                    self.doubt(other, f"only where {CLAIMS[claim]}", first.line)
 
     def refute(self, claim, formulas, line, level=None, doubts=(), said=None) -> None:
         """Keeps the worst that is known of a claim: a failure at the smallest sizes, else the first doubt.
