@@ -1,4 +1,7 @@
-"""`python -m course_lib for-every-n [NAME...]`: which kernels are proved for every size; docs/for_every_n.md."""
+"""`python -m course_lib for-every-n [NAME...]`: which kernels are proved for every size; docs/for_every_n.md.
+
+`--from FOLDER [NAME...]`: of the published kernels of for_every_n_others.toml, from checkouts that FOLDER has."""
+import re
 import tomllib
 from pathlib import Path
 
@@ -8,6 +11,8 @@ from laptop_cuda import prove
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).with_suffix(".toml")
+SECONDS = 30                      # for one question
+OTHERS = DATA.with_stem("for_every_n_others")
 HEAD = """# For every n
 
 What `laptop_cuda.prove` says of the course's kernels whose indices are affine, by `python -m course_lib for-every-n`. Each
@@ -22,7 +27,11 @@ and what is taken for granted. Seconds are of one processor.
 def asked() -> dict[str, dict]:
     """{name: what `prove` takes}."""
     exercises = {f"exercise {e.id}": e.every for e in all_exercises() if e.every}
-    found = tomllib.loads(DATA.read_text(encoding="utf-8")) | exercises
+    return ranges(tomllib.loads(DATA.read_text(encoding="utf-8")) | exercises)
+
+
+def ranges(found: dict[str, dict]) -> dict[str, dict]:
+    """Two numbers are a range, more are all values."""
     return {name: told | {"sizes": {size: tuple(given) if len(given) == 2 else set(given)
                                     for size, given in told["sizes"].items()}} for name, told in found.items()}
 
@@ -36,6 +45,35 @@ def kernel(name: str):
     return (cuda.KERNELS / f"{file}.cu").read_text(encoding="utf-8"), instance, cuda.KERNELS
 
 
+def function(text: str, name: str) -> str:
+    """The text of a kernel; empty if it is not there."""
+    found = re.search(rf"(template\s*<[^>]*>\s*)?__global__[^;{{}}]*\b{name}\s*\([^;{{]*\{{", text)
+    end, depth = found.end() if found else 0, bool(found)
+    while depth:
+        depth += {"{": 1, "}": -1}.get(text[end], 0)
+        end += 1
+    return text[found.start():end] if found else ""
+
+
+def others(folder: Path):
+    """({name: kernel}, {name: what `prove` takes}) of the kernels that are there; of the rest a line says so."""
+    kernels, told = {}, {}
+    for suite in tomllib.loads(OTHERS.read_text(encoding="utf-8")).values():
+        checkout = folder / suite["repository"].rpartition("/")[2]
+        for name, about in suite["kernels"].items():
+            file, _, instance = name.partition("#")[0].partition(" ")
+            path = checkout / suite["folder"] / file
+            whole = path.read_text(encoding="utf-8") if path.is_file() else ""
+            if not (text := function(whole, instance.partition("<")[0])):
+                print(f"{path}: {'no kernel ' + instance if whole else 'not there'}")
+                continue
+            before = about.get("before", "") + "\n"
+            above = whole[:whole.index(text)].count("\n") - before.count("\n")       # lines are those of the file
+            kernels[f"{suite['repository']} {name}"] = above * "\n" + before + text, instance
+            told[f"{suite['repository']} {name}"] = {k: v for k, v in about.items() if k != "before"}
+    return kernels, told
+
+
 def row(name: str, proof) -> str:
     said = " | ".join([f.verdict if f.verdict == "proved" else f.said() for f in proof.findings] + ["-"] * (6 - len(proof.findings)))
     sizes = str(proof).splitlines()[0].partition("for every ")[2]
@@ -43,10 +81,13 @@ def row(name: str, proof) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    rows = []
-    for name, told in asked().items():
+    rows, kernels, told = [], {}, asked()
+    if arguments[:1] == ["--from"]:
+        kernels, told = others(Path(arguments[1]))
+        told, arguments = ranges(told), arguments[2:] or list(told)
+    for name, about in told.items():
         if not arguments or name in arguments:
-            rows.append(row(name, prove(kernel(name), **told)))
+            rows.append(row(name, prove(kernels.get(name) or kernel(name), seconds=SECONDS, **about)))
             print(rows[-1], end="", flush=True)
     if not arguments:
         (ROOT / "docs" / "for_every_n.md").write_text(HEAD + "".join(rows), encoding="utf-8")

@@ -28,7 +28,7 @@ class Finding:
     def said(self) -> str:
         text = self.verdict
         if self.verdict == "fails":
-            text += " at " + ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
+            text += " at " * bool(self.sizes) + ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
             text += ", the smallest" if self.smallest and len(self.sizes) == 1 else ""
         text += f": {self.why}" if self.why else ""
         text += f", line {self.line}" if self.line and f"line {self.line}" not in text else ""

@@ -113,7 +113,8 @@ class Lift(Calls):
         if at not in self.arrays:
             size = size_of(type, declaration.location.line)
             align = alignment(declaration, type)
-            self.arrays[at] = Array(declaration.spelling, space, Poly(size), align=align)
+            marks = {c.spelling for c in declaration.get_children() if c.kind.name == "ANNOTATE_ATTR"}
+            self.arrays[at] = Array(declaration.spelling, space, Poly(size), "constant" in marks, align=align)
         return self.arrays[at]
 
     def declare(self, cursor) -> None:

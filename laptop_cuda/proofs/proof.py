@@ -165,8 +165,8 @@ class Proof:
     def __str__(self):
         from .claims import CLAIMS
 
-        where = "".join(f", {condition}" for condition in self.asked["where"])
-        lines = [f"{text_of(self.kernel)[1]}, for every " + ", ".join(map(domain, *zip(*self.asked["sizes"].items()))) + where]
+        sizes = [domain(*item) for item in self.asked["sizes"].items()] + self.asked["where"]
+        lines = [text_of(self.kernel)[1] + ", for every " * bool(sizes) + ", ".join(sizes)]
         if self.refused:
             lines.append("  nothing is said of sizes that no launch takes, as " + ", ".join(
                 f"{name} = {size:,}" for name, size in self.refused.items()))
