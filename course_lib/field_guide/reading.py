@@ -10,6 +10,13 @@ FILE = ROOT / "data" / "field_guide" / "names.json"
 # What older files, and those with an encoder and a decoder, call the sizes; their codes for kinds of layers;
 # what published files of a family leave to the library's class.
 OTHER_NAMES, KINDS, UNSAID = json.loads(FILE.read_text(encoding="utf-8")).values()
+# The same of every family, as the library has it (`whole-models --unsaid`); of layer_types one period.
+for _family, _keys in json.loads(FILE.with_name("unsaid.json").read_text(encoding="utf-8")).items():
+    UNSAID[_family] = {**_keys, **UNSAID.get(_family, {})}
+# Keys of which one says what the others would.
+TOLD_BY = {"layer_types": ("layer_types", "layers_block_type", "attention_layers", "attn_layer_period",
+                           "full_attention_interval", "sliding_window_pattern", "global_attn_every_n_layers"),
+           "rope_parameters": ("rope_parameters", "rope_scaling", "rope_theta", "rope_local_base_freq")}
 
 
 class Reading:
@@ -33,9 +40,22 @@ class Reading:
                 self.values[name] = self.values.pop(found)
                 self.used.update(others)
         self.name_kinds()
-        self.unsaid = {name: value for name, value in UNSAID.get(self.model_type, {}).items()
-                       if self.values.get(name) is None}
+        self.unsaid = self.left_to_the_class()
         self.values.update(self.unsaid)
+
+    def left_to_the_class(self) -> dict:
+        """What the file says nothing of, and the library's class of the family something else than is usual."""
+        inner = self.values.get("rope_parameters") or self.values.get("rope_scaling") or {}
+        left = {name: value for name, value in UNSAID.get(self.model_type, {}).items()
+                if name not in self.values and name not in inner
+                and not any(self.values.get(other) is not None for other in TOLD_BY.get(name, ()))}
+        if "rope_parameters" in left:
+            for name in ("rope_theta", "partial_rotary_factor", "rope_local_base_freq"):
+                left.pop(name, None)
+        if "layer_types" in left:
+            kinds, layers = left["layer_types"], self.values.get("num_hidden_layers") or 0
+            left["layer_types"] = (kinds * layers)[:layers]
+        return left
 
     def name_kinds(self):
         """layer_types, where a file tells the kind of each layer in another way."""
@@ -129,8 +149,8 @@ class Reading:
                "partial_rotary_factor": self.get("partial_rotary_factor"),
                "original_max_position_embeddings": self.get(
                    "original_max_position_embeddings", self.get("max_position_embeddings"))}
-        return {**{name: value for name, value in old.items() if value is not None},
-                **{name: value for name, value in options.items() if value is not None}}
+        merged = {name: value for name, value in [*old.items(), *options.items()] if value is not None}
+        return {**merged, "rope_type": merged.get("rope_type") or merged.get("type", "default")}
 
     def rotary(self, head_dim: int, kind: str | None = None, layout="half", at="front",
                dim: int | None = None, base: float | None = None) -> Rotary:

@@ -3,6 +3,7 @@
     python -m course_lib whole-models                     the table, all families
     python -m course_lib whole-models qwen3 gemma4_text   some of them
     python -m course_lib whole-models --record            also write whole.safetensors and whole.json
+    python -m course_lib whole-models --unsaid            write unsaid.json: what a file may leave to the class
 
 Needs `transformers` (pip install "course_lib[field_guide]"). The library writes a tiny folder; its weights
 are replaced by made-up ones, and both read it. Nothing is downloaded. Logits are compared over the largest of
@@ -146,8 +147,41 @@ def compare(model_type: str, folder: Path, draws: int = 8, **changes) -> dict:
     return row
 
 
+# What is taken where neither file nor class says anything else.
+USUAL = {"rms_norm_eps": 1e-6, "norm_eps": 1e-6, "layer_norm_eps": None, "routed_scaling_factor": 1.0,
+         "norm_topk_prob": None, "final_logit_softcapping": None, "attn_logit_softcapping": None,
+         "query_pre_attn_scalar": None, "use_qk_norm": None, "attention_bias": False, "mlp_bias": False}
+
+
+def unsaid(model_type: str) -> dict:
+    """What the library's class of a family takes where a file says nothing, and we would take otherwise."""
+    import transformers
+    config = transformers.AutoConfig.for_model(model_type, num_hidden_layers=31).get_text_config()
+    left = {name: value for name, usual in USUAL.items() if (value := getattr(config, name, None)) is not None
+            and value != usual}
+    rope = getattr(config, "rope_parameters", None) or {}
+    if any(isinstance(part, dict) for part in rope.values()) or rope.get("rope_type", "default") != "default":
+        left["rope_parameters"] = {name: value for name, value in rope.items() if name != "type"}
+    theta = config.default_theta if isinstance(config.default_theta, float) else 1e4     # or one for each kind
+    beside = {"rope_theta": (theta, 1e4),
+              "partial_rotary_factor": (rope.get("partial_rotary_factor", 1.0), 1.0)} if rope else {}
+    left |= {name: value for name, (value, usual) in beside.items() if value != usual}
+    kinds = [] if hasattr(config, "no_rope_layers") else getattr(config, "layer_types", None) or []
+    period = next((n for n in range(2, 7) if kinds == (kinds[:n] * 31)[:31] and len(set(kinds[:n])) > 1), 0)
+    return left | ({"layer_types": kinds[:period]} if period else {})
+
+
+def write_unsaid() -> None:
+    found = {model_type: unsaid(model_type) for model_type in NAMES}
+    write_whole(FILE.parent / "unsaid.json", json.dumps({name: one for name, one in found.items() if one}, indent=1)
+                + "\n")
+
+
 def main(arguments) -> int:
     name_of_it = library()
+    if "--unsaid" in arguments:
+        write_unsaid()
+        return 0
     names = [name for name in arguments if not name.startswith("-")] or NAMES
     print(f"{name_of_it}, float32; differences over the largest logit, bfloat16 ours / theirs")
     rows = []

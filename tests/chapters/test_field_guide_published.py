@@ -1,14 +1,16 @@
 """Chapter 11's layers and whole models against the library (course_lib[field_guide]), built here."""
+import json
+
 import pytest
 import torch
 
 pytest.importorskip("transformers", reason='needs transformers: pip install "course_lib[field_guide]"')
 pytestmark = pytest.mark.slow
 
-from course_lib.field_guide import describe, recorded                                          # noqa: E402
+from course_lib.field_guide import describe, open_model, recorded                              # noqa: E402
 from course_lib.field_guide.costs import kept_bytes                                            # noqa: E402
 from course_lib.field_guide.recorded import EVERY, padding, WHOLE                              # noqa: E402
-from course_lib.field_guide.whole.tiny import tiny                                             # noqa: E402
+from course_lib.field_guide.whole.tiny import FILE, tiny                                       # noqa: E402
 from course_lib.studies import whole_models                                                    # noqa: E402
 from course_lib.studies.field_guide import (                                                   # noqa: E402
     CONFIGS, compare, published_layers, published_model, record, run_published)
@@ -80,6 +82,22 @@ def test_equal_to_the_published_model(model_type, tmp_path):
     most = 2e-5 if model_type in whole_models.CHUNKED else 1e-5
     assert {way: row[way] for way in ("logits", "padded", "in chunks", "sharded") if not row[way] < most} == {}
     assert row["tokens"] and row["bfloat16"] < 2 * row["bfloat16, theirs"]
+
+
+@pytest.mark.parametrize("model_type", tiny())
+def test_what_a_file_leaves_to_the_class(model_type, tmp_path):
+    """Each key for which the class has a value of its own, left out: the library and we take the same."""
+    named = whole_models.unsaid(model_type)
+    assert named == json.loads((FILE.parent / "unsaid.json").read_text()).get(model_type, {})
+    apart = {}
+    for name in named:
+        family = tiny(model_type)
+        inner = family.config.get("rope_parameters") or {}
+        if family.config.pop(name, inner.pop(name, None)) is not None:
+            folder = family.write(tmp_path / name)
+            apart[name] = whole_models.gap(open_model(folder).logits(family.texts), whole_models.their_logits(
+                whole_models.published(folder), family.texts))
+    assert {name: one for name, one in apart.items() if not one < 2e-5} == {}
 
 
 def test_the_recording_is_of_what_the_library_writes(tmp_path):

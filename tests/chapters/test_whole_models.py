@@ -98,6 +98,31 @@ def test_a_launch_of_a_model_is_looked_at_as_any_other(llama, needs):
     assert inside["registers"] > 32 and inside.launch is of_layer_2
 
 
+@pytest.mark.parametrize("model_type", ["deepseek_v3", "llama", "glm4", "phi3", "gemma3_text"])
+def test_an_older_config_says_the_same(model_type, tmp_path):
+    """A base beside the options of a rotation, whose kind is a "type": as DeepSeek-V3's folder has it."""
+    family = tiny(model_type)
+    rope = family.config.pop("rope_parameters")
+    if "full_attention" in rope:
+        family.config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
+    family.config["torch_dtype"], family.config["rope_theta"] = family.config.pop("dtype"), rope.pop("rope_theta")
+    family.config["partial_rotary_factor"] = rope.pop("partial_rotary_factor", None)
+    kind = rope.pop("rope_type")
+    family.config["rope_scaling"] = None if kind == "default" else {"type": kind, **rope}
+    got = open_model(family.write(tmp_path)).logits(family.texts, mask())[..., ::EVERY]
+    assert gap(got, family.logits, mask()) < 1e-5
+
+
+def test_what_a_file_leaves_to_the_class_is_said(tmp_path):
+    family = tiny("gpt_oss")
+    want = open_model(family.write(tmp_path / "whole")).logits(family.texts)
+    assert family.config.pop("layer_types")[:3] == ["sliding_attention", "full_attention", "sliding_attention"]
+    model = open_model(family.write(tmp_path / "part"))
+    assert "Not in config.json, so taken from the library's class: layer_types." in model.notes
+    assert torch.equal(model.logits(family.texts), want)
+
+
 @pytest.mark.parametrize("model_type, several", [
     ("llama", 25), ("gemma2", 9),
     *(pytest.param(*one, marks=pytest.mark.slow) for one in (("llama", 100), ("gpt_oss", 9)))])

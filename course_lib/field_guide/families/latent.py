@@ -17,7 +17,7 @@ def latent(c, layer, layout=None, rope=True, **changes):
                    "indexer_rope_interleave"))
     options = c.rope()
     root = (rope_dim + head_dim) ** -0.5
-    if options.get("rope_type", "default") != "default" and options.get("mscale_all_dim"):
+    if options["rope_type"] != "default" and options.get("mscale_all_dim"):
         root *= yarn_magnitude(options["factor"], options["mscale_all_dim"]) ** 2
     layout = layout or ("interleaved" if c.get("rope_interleave", True) else "half")
     facts = dict(

@@ -172,7 +172,8 @@ def of_known_parts(folder: Folder, config: dict) -> tuple[Decoder, list[str]]:
 def filled(folder: Folder, config: dict) -> tuple[Decoder, list[str]]:
     """The decoder that config.json asks for, with its weights, and lines on what was let by."""
     try:
-        plan = plan_of(Reading(config))
+        reading = Reading(config)
+        plan = plan_of(reading)
         with torch.device("meta"):
             decoder = Decoder(plan)
     except BadCheckpoint:
@@ -180,7 +181,10 @@ def filled(folder: Folder, config: dict) -> tuple[Decoder, list[str]]:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError,
             RuntimeError) as error:
         raise BadCheckpoint("config.json", None, str(error)) from error
-    notes, turns = [], str(config.get("rope_parameters") or config.get("rope_scaling") or "")
+    unsaid, notes = [name for name in reading.unsaid if name in reading.used], []
+    if unsaid:
+        notes.append(f"Not in config.json, so taken from the library's class: {', '.join(unsaid)}.")
+    turns = str(config.get("rope_parameters") or config.get("rope_scaling") or "")
     if "'longrope'" in turns or "'su'" in turns or ("'dynamic'" in turns and "alpha" not in turns):
         notes.append("Positions turn as in texts of the trained length, in longer ones too: there the published "
                      "code changes them.")
