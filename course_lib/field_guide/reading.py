@@ -45,9 +45,9 @@ class Reading:
 
     def left_to_the_class(self) -> dict:
         """What the file says nothing of, and the library's class of the family something else than is usual."""
-        inner = self.values.get("rope_parameters") or self.values.get("rope_scaling") or {}
+        turns = str(self.values.get("rope_parameters") or self.values.get("rope_scaling"))
         left = {name: value for name, value in UNSAID.get(self.model_type, {}).items()
-                if name not in self.values and name not in inner
+                if name not in self.values and f"'{name}'" not in turns
                 and not any(self.values.get(other) is not None for other in TOLD_BY.get(name, ()))}
         if "rope_parameters" in left:
             for name in ("rope_theta", "partial_rotary_factor", "rope_local_base_freq"):

@@ -324,8 +324,8 @@ def test_a_key_that_may_concern_attention_is_not_set_aside(key):
 def test_what_is_set_aside_is_printed_and_what_is_not_in_the_file():
     about = describe(COPIES["gemma-3-27b-it (copy)"]["config"] | dict(vocab_size=7, eos_token_id=1))
     assert about.remarks() == [
-        "Not in the file, so taken from the library's class: sliding_window_pattern, rope_theta, "
-        "rope_local_base_freq.", "Set aside, by their names: eos_token_id, vocab_size.",
+        "Not in the file, so taken from the library's class: layer_types, rope_theta, rope_local_base_freq.",
+        "Set aside, by their names: eos_token_id, vocab_size.",
         "Every other key was placed."]
 
 
