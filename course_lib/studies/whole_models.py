@@ -157,8 +157,8 @@ def unsaid(model_type: str) -> dict:
     """What the library's class of a family takes where a file says nothing, and we would take otherwise."""
     import transformers
     config = transformers.AutoConfig.for_model(model_type, num_hidden_layers=31).get_text_config()
-    left = {name: value for name, usual in USUAL.items() if (value := getattr(config, name, None)) is not None
-            and value != usual}
+    left = {name: value for name, usual in USUAL.items()
+            if (value := getattr(config, name, None)) is not None and value != usual}
     rope = getattr(config, "rope_parameters", None) or {}
     if any(isinstance(part, dict) for part in rope.values()) or rope.get("rope_type", "default") != "default":
         left["rope_parameters"] = {name: value for name, value in rope.items() if name != "type"}
@@ -173,8 +173,8 @@ def unsaid(model_type: str) -> dict:
 
 def write_unsaid() -> None:
     found = {model_type: unsaid(model_type) for model_type in NAMES}
-    write_whole(FILE.parent / "unsaid.json", json.dumps({name: one for name, one in found.items() if one}, indent=1)
-                + "\n")
+    kept = {name: one for name, one in found.items() if one}
+    write_whole(FILE.parent / "unsaid.json", json.dumps(kept, indent=1) + "\n")
 
 
 def main(arguments) -> int:
