@@ -162,7 +162,7 @@ def unsaid(model_type: str) -> dict:
     rope = getattr(config, "rope_parameters", None) or {}
     if any(isinstance(part, dict) for part in rope.values()) or rope.get("rope_type", "default") != "default":
         left["rope_parameters"] = {name: value for name, value in rope.items() if name != "type"}
-    theta = config.default_theta if isinstance(config.default_theta, float) else 1e4     # or one for each kind
+    theta = config.default_theta if isinstance(config.default_theta, float) else 1e4    # or one for each kind
     beside = {"rope_theta": (theta, 1e4),
               "partial_rotary_factor": (rope.get("partial_rotary_factor", 1.0), 1.0)} if rope else {}
     left |= {name: value for name, (value, usual) in beside.items() if value != usual}
