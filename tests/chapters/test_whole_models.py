@@ -270,9 +270,25 @@ def test_texts_and_the_template_of_a_chat(speaker):
     whole = model.generate(["hello", "what is"], 8)
     assert all(isinstance(text, str) for text in whole) and whole[0] == model.generate(["hello"], 8)[0]
     assert model.generate(["hello"], 8, stop=(whole[0][3],)) == [whole[0].split(whole[0][3])[0]]
-    (speaker / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ ''.__class__.__mro__ }}"}))
-    with pytest.raises(Exception, match="unsafe"):
-        open_model(speaker).text.chat([])
+
+
+@pytest.mark.parametrize("template, said", [
+    ("{{ ''.__class__.__mro__ }}", "unsafe"), ("{{ raise_exception('no system role') }}", "no system role"),
+    ("{% if %}", "Expected an expression")])
+def test_a_template_that_does_not_take_a_chat_is_said(speaker, template, said, monkeypatch, capsys):
+    (speaker / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    monkeypatch.setattr("builtins.input", lambda prompt: "hello")
+    assert chat([str(speaker)]) == 1
+    assert re.search(f"chat: the template of a chat in .*{said}", capsys.readouterr().out)
+
+
+def test_templates_may_use_what_published_ones_do(speaker):
+    """Several by name, break in a loop, a date, text in JSON as it is, every special token."""
+    template = ("{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ m | tojson }}{% endfor %}"
+                "{{ strftime_now('%Y') | length }}{{ unk_token }}")
+    (speaker / "tokenizer_config.json").write_text(json.dumps({"unk_token": "?", "chat_template": [
+        {"name": "tools", "template": "no"}, {"name": "default", "template": template}]}))
+    assert open_model(speaker).text.rendered([{"content": "<é>"}] * 2) == '{"content": "<é>"}4?'
 
 
 def test_the_template_of_exercise_11_13_gives_what_its_solution_gives():

@@ -101,7 +101,7 @@ def answer(talk: Conversation, said: str) -> bool:
             print(piece, end="", flush=True)
     except KeyboardInterrupt:
         print(" [stopped]", end="")
-    except NotANumber as error:
+    except (NotANumber, ValueError) as error:       # or what the template does not take
         print(f"\nchat: {error}")
         return False
     print()

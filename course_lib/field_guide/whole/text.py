@@ -1,5 +1,7 @@
 """What a folder says about text: tokenizer.json, the template of a chat, and the tokens that end a text."""
-from functools import cached_property
+import json
+from datetime import datetime
+from functools import cached_property, partial
 
 MISSING = 'texts need the library tokenizers: pip install "course_lib[models]"'
 
@@ -47,15 +49,25 @@ class Text:
             return self.encode("".join(f"{one['role']}: {one['content']}\n" for one in messages)
                                + "assistant:")
         from jinja2.exceptions import TemplateError
+        try:
+            return self.encode(self.rendered(messages), special=False)
+        except TemplateError as error:
+            raise ValueError(f"the template of a chat in {self.path}: {error}") from None
+
+    def rendered(self, messages: list[dict]) -> str:
+        """The conversation by the folder's template, which may use what published ones do."""
+        from jinja2.exceptions import TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         def refuse(message):
             raise TemplateError(message)
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        environment.globals["raise_exception"] = refuse
-        template = self.template if isinstance(self.template, str) else self.template[0]["template"]
-        named = {name: said["content"] if isinstance(said, dict) else said
-                 for name in ("bos_token", "eos_token") if (said := self.settings.get(name))}
-        said = environment.from_string(template).render(messages=messages, add_generation_prompt=True,
-                                                        **named)
-        return self.encode(said, special=False)
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
+                                                    extensions=["jinja2.ext.loopcontrols"])
+        environment.globals |= {"raise_exception": refuse, "strftime_now": datetime.now().strftime}
+        environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)     # jinja's escapes < and >
+        named = {one["name"]: one["template"] for one in self.template} if isinstance(
+            self.template, list) else {"default": self.template}
+        signs = {name: said["content"] if isinstance(said, dict) else said
+                 for name, said in self.settings.items() if name.endswith("_token") and said}
+        template = environment.from_string(named.get("default", next(iter(named.values()))))
+        return template.render(messages=messages, add_generation_prompt=True, **signs)
