@@ -61,6 +61,8 @@ def counted(module, launch: dict) -> dict[str, float]:
 
 def original(folder: Path, source: dict, launch: dict):
     """The module with the published kernel, or a line that says why there is none."""
+    if not source["repository"]:
+        return f"{launch['kernel']}: where its text and numbers are is not known"
     file = folder / source["repository"].rpartition("/")[2] / launch["file"]
     if not file.is_file():
         return f"{file} is not there"
@@ -77,7 +79,7 @@ def other_commits(folder: Path, sources: dict) -> list[str]:
     found = []
     for source in sources.values():
         checkout = folder / source["repository"].rpartition("/")[2]
-        if not (checkout / ".git").exists():
+        if not source["repository"] or not (checkout / ".git").exists():
             continue
         said = subprocess.run(["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True, text=True)
         if not said.stdout.startswith(source["commit"]):

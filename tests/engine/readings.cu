@@ -88,6 +88,20 @@ __global__ void halved_here(const int* in, int* out, int each) {
     if (t == 0) out[blockIdx.x] = part[0];
 }
 
+// The same of one number per thread, by steps that double: the lanes at work are ever farther apart.
+__global__ void doubled_here(const int* in, int* out) {
+    __shared__ int part[256];
+    int t = threadIdx.x;
+    part[t] = in[blockIdx.x * blockDim.x + t];
+    __syncthreads();
+    for (int step = 1; step < blockDim.x; step *= 2) {
+        int at = 2 * step * t;
+        if (at < blockDim.x) part[at] += part[at + step];
+        __syncthreads();
+    }
+    if (t == 0) out[blockIdx.x] = part[0];
+}
+
 // A block of a product of n x n matrices, by tiles of 32 x 32.
 __global__ void product(int n, const float* a, const float* b, float* c) {
     __shared__ float a_tile[32][32], b_tile[32][32];
