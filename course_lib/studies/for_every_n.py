@@ -11,7 +11,6 @@ from laptop_cuda import prove
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).with_suffix(".toml")
-SECONDS = 30                      # for one question
 OTHERS = DATA.with_stem("for_every_n_others")
 HEAD = """# For every n
 
@@ -87,7 +86,7 @@ def main(arguments: list[str]) -> int:
         told, arguments = ranges(told), arguments[2:] or list(told)
     for name, about in told.items():
         if not arguments or name in arguments:
-            rows.append(row(name, prove(kernels.get(name) or kernel(name), seconds=SECONDS, **about)))
+            rows.append(row(name, prove(kernels.get(name) or kernel(name), **about)))
             print(rows[-1], end="", flush=True)
     if not arguments:
         (ROOT / "docs" / "for_every_n.md").write_text(HEAD + "".join(rows), encoding="utf-8")
