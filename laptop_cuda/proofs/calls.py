@@ -5,7 +5,7 @@ import z3
 
 from .flow import Flow
 from .memory import operands
-from .parse import STUB, NotLifted, constant, operator
+from .parse import NotLifted, constant, of_cuda, operator
 from .terms import STEP, THREAD
 from .values import Cell, Opaque, Whole, level_of, simple, width
 
@@ -28,8 +28,7 @@ def implicit(function) -> bool:
 
 def known(function) -> bool:
     """One of CUDA's or of the compiler's, which only computes."""
-    file = function.location.file
-    return function.spelling.startswith("__builtin_") or bool(file) and file.name == STUB
+    return function.spelling.startswith("__builtin_") or of_cuda(function)
 
 
 def member(cursor):
@@ -59,7 +58,7 @@ class Calls(Flow):
         if name.startswith("atomic") or name in ("__ldg", "__ldcs", "__stcs"):
             return self.at_pointer(cursor, name, given, line)
         if name in ("min", "max") and width(cursor.type):
-            a, b = (self.convert(self.value(c), cursor.type, line) for c in given)
+            a, b = (self.convert(value, cursor.type, line) for value in self.in_any_order(given, line))
             first = self.compare("<" if name == "min" else ">", a, b, line)
             return Whole(self.world.one_of([([first], a.of), ([z3.Not(first)], b.of)]), a.bits)
         if name == "abs" and width(cursor.type):
@@ -67,13 +66,14 @@ class Calls(Flow):
             self.demand("overflow", (-a.of) < a.end, line)
             return Whole(self.world.one_of([([a.of >= 0], a.of), ([a.of < 0], -a.of)]), a.bits)
         if name == "operator=" and implicit(function):
+            simple(given[0].type, line)
             value = self.value(given[1])
             self.store(self.place(given[0]), value, given[0].type, line)
             return value
         types = [c.type.get_canonical().kind.name for c in (*function.get_arguments(), *given)]
         if not known(function) or not name.startswith("__builtin_nan") and {"POINTER", "LVALUEREFERENCE"} & {*types}:
             raise NotLifted(f"`{name}` is not followed", line)
-        values = [self.value(c) for c in given]
+        values = self.in_any_order(given, line)
         if function.kind.name in ("CXX_METHOD", "CONVERSION_FUNCTION"):
             values += self.own_object(cursor, function, given, line)
         level = THREAD if not given or "shfl" in name or "sync" in name or "mask" in name else level_of(self.world, *values)
@@ -81,7 +81,7 @@ class Calls(Flow):
 
     def constructed(self, cursor, function, given, line):
         function = function.get_definition() or function
-        values = [self.value(c) for c in given]
+        values = self.in_any_order(given, line)
         simple(cursor.type, line)
         fields = cursor.type.get_canonical().get_fields()
         parts = [c for of in (function, *fields) if not implicit(of) for c in of.get_children()
@@ -107,11 +107,10 @@ class Calls(Flow):
         return self.unknown(cursor.type, STEP, "what the threads' votes give", line)
 
     def at_pointer(self, cursor, name, given, line):
-        place = self.pointee(self.value(given[0]), line, given[0].type.get_canonical().get_pointee())
+        pointer, *_ = self.in_any_order(given, line)
+        place = self.pointee(pointer, line, given[0].type.get_canonical().get_pointee())
         if not isinstance(place, Cell) or place.pointer.array.owner:
             raise NotLifted(f"{name} on a variable", line)
-        for c in given[1:]:
-            self.value(c)
         type = given[0].type.get_canonical().get_pointee()
         if name.endswith("_block") and place.pointer.array.space == "global":
             raise NotLifted(f"{name}, which is of one block", line)
@@ -143,7 +142,8 @@ class Calls(Flow):
             raise NotLifted(f"`{function.spelling}` calls itself", line)
         parameters = list(function.get_arguments())
         places = [p.type.get_canonical().kind.name in ("LVALUEREFERENCE", "RVALUEREFERENCE") for p in parameters]
-        values = [(self.place(c),) if place else self.value(c) for c, place in zip(given, places)]
+        ways = [(lambda c: (self.place(c),)) if place else self.value for place in places]
+        values = self.in_any_order(given, line, ways)
         method = member(cursor)
         this = self.object_of(method, line) if method else None
         if function.kind.name == "CXX_METHOD" and method is None or len(values) < len(parameters):

@@ -5,7 +5,8 @@ from .memory import Memory, operands, refers_to
 from .numbers import COMPARE, usual
 from .parse import NotLifted, constant, members, operator
 from .terms import Poly
-from .values import Array, Cell, Opaque, Pointer, Struct, Whole, level_of, plain, simple, size_of, width
+from .values import (Array, Cell, Member, Opaque, Pointer, Struct, Variable, Whole, level_of, plain, simple, size_of,
+                     width)
 
 
 class Expressions(Memory):
@@ -21,8 +22,8 @@ class Expressions(Memory):
 
     def _unexposed_expr(self, cursor):
         inside = operands(cursor)
-        if len(inside) != 1:
-            known = constant(cursor)
+        if len(inside) != 1 or cursor.kind.name == "UNEXPOSED_EXPR" and inside[0].extent != cursor.extent:
+            known = constant(cursor)             # `offsetof`, `noexcept` and their like have an operand too
             if known is None:
                 raise NotLifted("an expression that libclang does not show", cursor.location.line)
             return self.convert(Whole(Poly(known), 64), cursor.type, cursor.location.line)
@@ -155,12 +156,42 @@ class Expressions(Memory):
             goes_on = first if how == "&&" else z3.Not(first)
             self.branch(goes_on, lambda: second.append(self.condition(right)), lambda: None)
             return (z3.And if how == "&&" else z3.Or)(first, *second)
-        a, b = self.value(left), self.value(right)
+        if how in (",", "<<", ">>"):
+            a, b = self.value(left), self.value(right)
+        else:
+            a, b = self.in_any_order((left, right), line)
         if how == ",":
             return b
         if how in COMPARE:
             return self.compare(how, a, b, line)
         return self.arithmetic(how, a, b, cursor.type, line)
+
+    def in_any_order(self, parts, line, ways=()) -> list:
+        """The values of operands, none of which may change a variable that another one names."""
+        mark, values, changed, before = len(self.stored), [], [], self.state.env
+        for part, way in zip(parts, ways or [self.value] * len(parts)):
+            values.append(way(part))
+            changed.append(set(self.stored[mark:]))
+            mark = len(self.stored)
+        for part in parts if any(changed) and len(parts) > 1 else ():
+            named = {self.root(before, c) for c in part.walk_preorder()}
+            if any(named & keys for other, keys in zip(parts, changed) if other is not part):
+                raise NotLifted("operands whose order decides", line)
+        return values
+
+    def root(self, env, cursor):
+        """The variable that a name stands for, or points to."""
+        if cursor.kind.name not in ("DECL_REF_EXPR", "MEMBER_REF_EXPR", "CXX_THIS_EXPR"):
+            return None
+        inner = cursor.kind.name != "DECL_REF_EXPR"
+        key = (self.frame, "this") if inner else cursor.referenced and self.key(cursor.referenced)
+        found = env.get(key)
+        if isinstance(found, Pointer):
+            found = found.array.owner
+        place = found[0] if isinstance(found, tuple) else found
+        while isinstance(place, Member):
+            place = place.of
+        return place.key if isinstance(place, Variable) else key
 
     def _compound_assignment_operator(self, cursor):
         (left, right), line = operands(cursor), cursor.location.line

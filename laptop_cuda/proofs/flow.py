@@ -6,21 +6,18 @@ import z3
 from .expressions import Expressions
 from .memory import operands, refers_to
 from .loops import Loop
-from .parse import NotLifted, for_parts
+from .parse import NotLifted, for_parts, operator
 from .terms import THREAD
 from .values import State, joined
 
+COMPUTED = ("UNARY_OPERATOR", "PAREN_EXPR", "CONDITIONAL_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR")
 PURE_PTX = re.compile(r"\s*(ex2|lg2|rcp|rsqrt|sqrt|tanh|cvt|fma|mul|add|sub|mma|max|min|sin|cos)\.[\w.]+ [^\[\]]*")
 
 
-def two_parts(cursor) -> bool:
-    """Whether an `if` has a statement before its condition."""
-    depth = 0
-    for token in cursor.get_tokens():
-        depth += {"(": 1, ")": -1}.get(token.spelling, 0)
-        if token.spelling == ")" and depth == 0 or token.spelling == ";":
-            return token.spelling == ";"
-    return False
+def has_else(cursor, yes, no) -> bool:
+    """Whether the word is written between the two: else they are a condition and its body, behind a first statement."""
+    ends = yes.extent.end.offset, no.extent.start.offset
+    return any(t.spelling == "else" and ends[0] <= t.extent.start.offset < ends[1] for t in cursor.get_tokens())
 
 
 class Flow(Expressions):
@@ -60,20 +57,22 @@ class Flow(Expressions):
         words = [token.spelling for token in cursor.get_tokens()]
         given = words[words.index("(") + 1:next((i for i, word in enumerate(words) if word in (":", "::")), -1)]
         text = "".join(word.strip('"') for word in given).replace("\\n", "").replace("\\t", "")
-        if not all(word[0] == '"' for word in given) or not all(map(PURE_PTX.fullmatch, filter(str.strip, text.split(";")))):
+        plain = all(word[0] == '"' for word in given) and "\\" not in text and words[0] in ("asm", "__asm__", "__asm")
+        if not plain or not all(map(PURE_PTX.fullmatch, filter(str.strip, text.split(";")))):
             raise NotLifted("inline PTX", cursor.location.line)
         for part in operands(cursor):
             if part.kind.name in ("DECL_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", "MEMBER_REF_EXPR"):
                 value = self.unknown(part.type, THREAD, "what inline PTX gives", cursor.location.line)
                 self.store(self.place(part), value, part.type, cursor.location.line)
-            elif part.kind.name in ("UNARY_OPERATOR", "PAREN_EXPR", "CONDITIONAL_OPERATOR") or refers_to(part):
+            elif part.kind.name in COMPUTED or refers_to(part) or \
+                    part.kind.name == "BINARY_OPERATOR" and operator(part) == "=":
                 raise NotLifted("inline PTX with a place that is computed", cursor.location.line)
             else:
                 self.value(part)
 
     def run_if_stmt(self, cursor):
         test, *bodies = cursor.get_children()
-        if not test.kind.is_expression() or len(bodies) > 2 or two_parts(cursor):
+        if not test.kind.is_expression() or len(bodies) > 2 or len(bodies) == 2 and not has_else(cursor, *bodies):
             raise NotLifted("an `if` with a first statement", cursor.location.line)
         yes, no = (*bodies, None)[:2]
         self.branch(self.condition(test), lambda: self.run(yes), lambda: self.run(no))
@@ -84,7 +83,9 @@ class Flow(Expressions):
         self.loop(cursor, test, body, step)
 
     def run_while_stmt(self, cursor):
-        test, body = cursor.get_children()
+        test, body, *more = cursor.get_children()
+        if more:
+            raise NotLifted("a `while` that declares", cursor.location.line)
         self.loop(cursor, test, body, None)
 
     def run_do_stmt(self, cursor):

@@ -5,7 +5,7 @@ import z3
 
 from .calls import Calls, body_of
 from .memory import operands
-from .parse import NotLifted, alignment, begins, constant
+from .parse import NotLifted, alignment, begins, constant, of_cuda
 from .terms import BLOCK, SIZE, THREAD, Poly, World
 from .values import (Array, Cell, Opaque, Pointer, State, Struct, Variable, Whole, plain, simple, size_of,
                      width)
@@ -33,7 +33,7 @@ class Lift(Calls):
     def __init__(self, cursor, world: World, launch: dict, arguments: dict, within: dict, sure):
         self.world, self.certain, self.state = world, sure, State()
         self.accesses, self.demands, self.barriers, self.notes = [], [], [], set()
-        self.turns, self.calls, self.quiet, self.dry = [], [], False, False
+        self.turns, self.calls, self.stored, self.quiet, self.dry = [], [], [], False, False
         self.jumps, self.frame, self.frames, self.returns_place, self.strays = {"return": []}, 0, 0, False, None
         self.arrays, self.launch, self.arguments, self.within = {}, launch, arguments, within
         cursor = cursor.get_definition() or cursor
@@ -92,7 +92,7 @@ class Lift(Calls):
         if key in self.state.env:
             found = self.state.env[key]
             return found[0] if isinstance(found, tuple) else Variable(key)
-        if isinstance(self.launch.get(declaration.spelling), Struct):
+        if isinstance(self.launch.get(declaration.spelling), Struct) and of_cuda(declaration):
             self.state.env[key] = self.launch[declaration.spelling]
             return Variable(key)
         known = constant(cursor)
@@ -109,7 +109,7 @@ class Lift(Calls):
         return Cell(Pointer(self.array(declaration, "global", type), Poly(0)))
 
     def array(self, declaration, space, type) -> Array:
-        at = (declaration.hash, declaration.location.offset, declaration.spelling)
+        at = declaration.canonical.hash, declaration.spelling
         if at not in self.arrays:
             size = size_of(type, declaration.location.line)
             align = alignment(declaration, type)
@@ -120,14 +120,17 @@ class Lift(Calls):
     def declare(self, cursor) -> None:
         type, line, key = cursor.type.get_canonical(), cursor.location.line, self.key(cursor)
         marks = [c.spelling for c in cursor.get_children() if c.kind.name == "ANNOTATE_ATTR"]
-        first = operands(cursor)[-1] if begins(cursor) else None
+        first = operands(cursor)[-1:] if begins(cursor) else [None]
+        if not first:
+            raise NotLifted("a value that libclang does not show", line)
+        first, = first
         simple(type, line)
         table = type.kind.name == "CONSTANTARRAY" and type.element_type.is_const_qualified()
         if cursor.storage_class.name in ("STATIC", "EXTERN") and "shared" not in marks and not table:
             raise NotLifted("a static variable, or one of another file", line)
         if any(c.kind.name == "UNEXPOSED_ATTR" for c in cursor.get_children()):
             raise NotLifted("a variable with an attribute", line)
-        if "shared" in marks and type.kind.name == "INCOMPLETEARRAY":
+        if "shared" in marks and cursor.storage_class.name == "EXTERN":       # whatever length it gives
             array = self.arrays.setdefault("dynamic", Array(cursor.spelling, "shared", self.launch["shared"]))
             self.state.env[key] = (Cell(Pointer(array, Poly(0))),)
         elif "shared" in marks:

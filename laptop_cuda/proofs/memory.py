@@ -127,6 +127,7 @@ class Memory(Numbers):
     def store(self, place, value, type, line) -> None:
         if isinstance(place, Variable):
             self.state.env[place.key] = value
+            self.stored.append(place.key)
         elif isinstance(place, Member):
             of = self.load(place.of, None, line)
             fields = of.fields if isinstance(of, Struct) else {}

@@ -81,7 +81,10 @@ class Numbers:
             return Whole(self.divided(how, x, y, bits, line), bits)
         shift = y.constant
         if how == "<<" and shift is not None and 0 <= shift < abs(bits):
-            return self.arithmetic("*", a, Whole(Poly(2 ** shift), bits), type, line)
+            return self.arithmetic("*", a, Whole(Poly(2 ** shift), bits), type, line, bits)
+        if how == "<<" and bits > 0:
+            ways = [z3.Implies(y == k, Whole(x * 2 ** k, bits).fits()) for k in range(bits)]
+            self.demand("overflow", z3.And(ways), line)
         if how == ">>" and shift is not None and 0 <= shift < abs(bits):
             return Whole(x // Poly(2 ** shift), bits)
         mask = y.constant if y.constant is not None else -1
@@ -108,6 +111,7 @@ class Numbers:
                  "|": lambda n: z3.Implies(both, z3.And(n >= x, n >= y, n <= x + y)),
                  "^": lambda n: z3.Implies(both, z3.And(n >= 0, n <= x + y, n >= x - y, n >= y - x, *(
                      z3.Implies(z3.And(x < 2 ** k, y < 2 ** k), n < 2 ** k) for k in range(1, 17)))),
+                 "<<": lambda n: z3.And([z3.Implies(y == k, n == x * 2 ** k) for k in range(bits)]),
                  ">>": lambda n: z3.Implies(x >= 0, z3.And(n >= 0, n <= x))}
         level = self.world.level(x, y)
         return Whole(self.world.new("bits", level, facts.get(how, lambda n: z3.BoolVal(True)),

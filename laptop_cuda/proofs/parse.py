@@ -1,19 +1,20 @@
 """A kernel's syntax tree, by libclang: the source as it is, before stub.h, with templates instantiated."""
 import ctypes
 import functools
+import re
 import tempfile
 from pathlib import Path
 
 BINARY = ("", "", "", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|", "&&",
           "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",")
-UNARY = ("", "x++", "x--", "++", "--", "&", "*", "+", "-", "~", "!")
+UNARY = ("", "x++", "x--", "++", "--", "&", "*", "+", "-", "~", "!", "", "", "", "")
 STUB = str(Path(__file__).parent / "stub.h")
 WIDTHS = {"SCHAR": 8, "CHAR_S": 8, "UCHAR": -8, "SHORT": 16, "USHORT": -16, "INT": 32, "UINT": -32, "LONG": 64, "ULONG": -64,
           "LONGLONG": 64, "ULONGLONG": -64, "WCHAR": 32, "CHAR16": -16, "CHAR32": -32}    # bits, negative where there is no sign
 HEADERS = """cuda_runtime.h cuda.h cuda_fp16.h cuda_bf16.h device_launch_parameters.h math.h cmath stdint.h cstdint stddef.h
 cstddef float.h cfloat limits.h climits stdio.h cstdio stdlib.h cstdlib assert.h cassert type_traits math_constants.h
 algorithm"""
-FLAGS = ("-x", "c++", "-std=c++17", "-nostdinc", "-target", "nvptx64-nvidia-cuda", "-w", "-ferror-limit=1")
+FLAGS = ("-x", "c++", "-nostdinc", "-target", "nvptx64-nvidia-cuda", "-w", "-ferror-limit=1")
 
 
 class NotLifted(Exception):
@@ -45,9 +46,11 @@ def kernel(source: str, name: str, folder: Path | None, include=(), define=(), s
             (Path(empty) / header).touch()
         path = str(Path(folder or empty) / "kernel.cu")
         text = f"{source}\nstatic auto laptop_chosen = &{name};\n"
-        flags = [*FLAGS, f"-I{empty}", *(f"-I{where}" for where in include), *(f"-D{one}" for one in define), "-include",
+        flags = [*FLAGS, f"-std={std}", f"-I{empty}", *(f"-I{where}" for where in include), *(f"-D{one}" for one in define), "-include",
                  STUB]
         unit = cindex.Index.create().parse(path, flags, [(path, text)])
+        own = [Path(used.include.name) for used in unit.get_includes()]
+        asked(text, [file.read_text() for file in own if file.parent != Path(empty) and str(file) != STUB], define)
     for said in unit.diagnostics:
         if said.severity >= cindex.Diagnostic.Error:
             raise NotLifted(f"the source cannot be read here: {said.spelling}", said.location.line)
@@ -55,6 +58,26 @@ def kernel(source: str, name: str, folder: Path | None, include=(), define=(), s
     found = next(c for c in chosen.walk_preorder() if c.kind.name == "DECL_REF_EXPR").referenced
     found.unit = unit
     return found
+
+
+def asked(text: str, included: list[str], define) -> None:
+    """A macro that decides what is compiled, and that a compiler or a header may define which is not here."""
+    made = {"defined", "__CUDA_ARCH__", "__CUDACC__", "__cplusplus", "true", "false", *(d.split("=")[0] for d in define)}
+    for one in (text, *included):
+        made |= set(re.findall(r"^\s*#\s*(?:define|undef)\s+(\w+)", one, re.M))
+    for one in (text, *included):
+        one = re.sub(r"/\*.*?\*/", lambda comment: re.sub(r"[^\n]", "", comment[0]), one, flags=re.S)
+        one = re.sub(r'"(\\.|[^"\\\n])*"|//.*', "", one.replace("\\\n", " "))
+        for found in re.finditer(r"^\s*#\s*(?:el)?if(?:n?def)?\b(.*)|\b(__(?!CUDA)[A-Z0-9_]+__|__clang\w*)", one, re.M):
+            for name in re.findall(r"\b[A-Za-z_]\w*", found[1] or found[2]):
+                if name not in made and name not in ("__LINE__", "__FILE__"):
+                    raise NotLifted(f"`{name}`, which a compiler or a header may define", one.count("\n", 0, found.start()) + 1)
+
+
+def of_cuda(declaration) -> bool:
+    """Whether stub.h declares it."""
+    file = declaration.location.file
+    return bool(file) and file.name == STUB
 
 
 def operator(cursor) -> str:
@@ -91,7 +114,8 @@ def alignment(cursor, type) -> int:
             ends = [cindex.SourceLocation.from_offset(unit, at.file, at.offset)   # not within a macro
                     for at in (mark.extent.start, cursor.location)]
             text = [t.spelling for t in unit.get_tokens(extent=cindex.SourceRange.from_locations(*ends))]
-            given += [int(n) for a, n, b in zip(text[1:2], text[2:3], text[3:4]) if a == "(" and b == ")" and n.isdigit()]
+            given += [int(n) for word, a, n, b in zip(text, text[1:2], text[2:3], text[3:4])
+                      if word in ("alignas", "__align__", "aligned") and a == "(" and b == ")" and n.isdigit()]
     return max(given)
 
 

@@ -70,6 +70,9 @@ struct alignas(4) __nv_bfloat162 { __nv_bfloat16 x, y; };
 typedef __half2 half2;
 
 #define LAPTOP_PURE(T, name) template <class... A> T name(A...);
+template <class T> struct laptop_real { using type = double; };
+template <> struct laptop_real<float> { using type = float; };
+#define LAPTOP_REAL(name) template <class... A> decltype((typename laptop_real<A>::type() + ...)) name(A...);
 LAPTOP_PURE(float, expf) LAPTOP_PURE(float, exp2f) LAPTOP_PURE(float, exp10f) LAPTOP_PURE(float, expm1f)
 LAPTOP_PURE(float, logf) LAPTOP_PURE(float, log2f) LAPTOP_PURE(float, log10f) LAPTOP_PURE(float, log1pf)
 LAPTOP_PURE(float, sqrtf) LAPTOP_PURE(float, rsqrtf) LAPTOP_PURE(float, sinf) LAPTOP_PURE(float, cosf)
@@ -77,10 +80,10 @@ LAPTOP_PURE(float, tanhf) LAPTOP_PURE(float, powf) LAPTOP_PURE(float, fabsf) LAP
 LAPTOP_PURE(float, fminf) LAPTOP_PURE(float, fmaf) LAPTOP_PURE(float, floorf) LAPTOP_PURE(float, ceilf)
 LAPTOP_PURE(float, roundf) LAPTOP_PURE(float, rintf) LAPTOP_PURE(float, truncf) LAPTOP_PURE(float, fmodf)
 LAPTOP_PURE(float, erff) LAPTOP_PURE(float, ldexpf) LAPTOP_PURE(float, atan2f) LAPTOP_PURE(float, copysignf)
-LAPTOP_PURE(double, exp) LAPTOP_PURE(double, exp2) LAPTOP_PURE(double, log) LAPTOP_PURE(double, sqrt)
-LAPTOP_PURE(double, rsqrt) LAPTOP_PURE(double, sin) LAPTOP_PURE(double, cos) LAPTOP_PURE(double, tanh)
-LAPTOP_PURE(double, pow) LAPTOP_PURE(double, fabs) LAPTOP_PURE(double, fmax) LAPTOP_PURE(double, fmin)
-LAPTOP_PURE(double, fma) LAPTOP_PURE(double, floor) LAPTOP_PURE(double, ceil) LAPTOP_PURE(double, erf)
+LAPTOP_REAL(exp) LAPTOP_REAL(exp2) LAPTOP_REAL(log) LAPTOP_REAL(sqrt)
+LAPTOP_REAL(rsqrt) LAPTOP_REAL(sin) LAPTOP_REAL(cos) LAPTOP_REAL(tanh)
+LAPTOP_REAL(pow) LAPTOP_REAL(fabs) LAPTOP_REAL(fmax) LAPTOP_REAL(fmin)
+LAPTOP_REAL(fma) LAPTOP_REAL(floor) LAPTOP_REAL(ceil) LAPTOP_REAL(erf)
 LAPTOP_PURE(float, __expf) LAPTOP_PURE(float, __logf) LAPTOP_PURE(float, __log2f) LAPTOP_PURE(float, __fdividef)
 LAPTOP_PURE(float, __powf) LAPTOP_PURE(float, __sinf) LAPTOP_PURE(float, __cosf) LAPTOP_PURE(float, __frcp_rn)
 LAPTOP_PURE(float, __fmaf_rn) LAPTOP_PURE(float, __saturatef) LAPTOP_PURE(float, __int_as_float)
@@ -96,10 +99,15 @@ LAPTOP_PURE(int, __all_sync) LAPTOP_PURE(unsigned, __brev) LAPTOP_PURE(int, isna
 LAPTOP_PURE(int, printf)
 
 template <class T> struct laptop_same { using type = T; };
-template <class T> T __shfl_sync(unsigned, T, int, int = 32);
-template <class T> T __shfl_xor_sync(unsigned, T, int, int = 32);
-template <class T> T __shfl_down_sync(unsigned, T, int, int = 32);
-template <class T> T __shfl_up_sync(unsigned, T, int, int = 32);
+template <class T> struct laptop_word : laptop_same<T> {};
+template <> struct laptop_word<bool> : laptop_same<int> {};
+template <> struct laptop_word<char> : laptop_same<int> {};
+template <> struct laptop_word<signed char> : laptop_same<int> {};
+template <> struct laptop_word<unsigned char> : laptop_same<int> {};
+template <> struct laptop_word<short> : laptop_same<int> {};
+template <> struct laptop_word<unsigned short> : laptop_same<int> {};
+#define LAPTOP_SHUFFLE(name) template <class T> typename laptop_word<T>::type name(unsigned, T, int, int = 32);
+LAPTOP_SHUFFLE(__shfl_sync) LAPTOP_SHUFFLE(__shfl_xor_sync) LAPTOP_SHUFFLE(__shfl_down_sync) LAPTOP_SHUFFLE(__shfl_up_sync)
 template <class T> T __ldg(const T*);
 template <class T> T __ldcs(const T*);
 template <class T> void __stcs(T*, typename laptop_same<T>::type);
@@ -107,9 +115,9 @@ template <class T> void __stcs(T*, typename laptop_same<T>::type);
 LAPTOP_ATOMIC(atomicAdd) LAPTOP_ATOMIC(atomicSub) LAPTOP_ATOMIC(atomicMax) LAPTOP_ATOMIC(atomicMin)
 LAPTOP_ATOMIC(atomicExch) LAPTOP_ATOMIC(atomicAnd) LAPTOP_ATOMIC(atomicOr) LAPTOP_ATOMIC(atomicXor)
 template <class T> T atomicCAS(T*, typename laptop_same<T>::type, typename laptop_same<T>::type);
-template <class A, class B> auto min(A a, B b) -> decltype(true ? a : b);
-template <class A, class B> auto max(A a, B b) -> decltype(true ? a : b);
-template <class A> A abs(A);
+template <class A, class B> auto min(A a, B b) -> decltype(true ? +a : +b);
+template <class A, class B> auto max(A a, B b) -> decltype(true ? +a : +b);
+template <class A> auto abs(A a) -> decltype(+a);
 void __syncthreads();
 int __syncthreads_or(int), __syncthreads_and(int), __syncthreads_count(int);
 void __syncwarp(unsigned = 0xffffffff);
