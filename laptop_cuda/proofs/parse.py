@@ -8,6 +8,8 @@ from pathlib import Path
 BINARY = ("", "", "", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|", "&&",
           "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",")
 UNARY = ("", "x++", "x--", "++", "--", "&", "*", "+", "-", "~", "!", "", "", "", "")
+SAME = "defined true false __CUDA_ARCH__ __CUDACC__ __cplusplus __LINE__ __FILE__ __FUNCTION__ __VA_ARGS__ __VA_OPT__".split()
+ASKED = r"^\s*(?:#|%:)\s*(?:el)?if(?:n?def)?\b(.*)|\b(__[A-Z0-9_]+__|__clang\w*)"    # a condition, or a compiler's macro
 STUB = str(Path(__file__).parent / "stub.h")
 WIDTHS = {"SCHAR": 8, "CHAR_S": 8, "UCHAR": -8, "SHORT": 16, "USHORT": -16, "INT": 32, "UINT": -32, "LONG": 64, "ULONG": -64,
           "LONGLONG": 64, "ULONGLONG": -64, "WCHAR": 32, "CHAR16": -16, "CHAR32": -32}    # bits, negative where there is no sign
@@ -62,15 +64,15 @@ def kernel(source: str, name: str, folder: Path | None, include=(), define=(), s
 
 def asked(text: str, included: list[str], define) -> None:
     """A macro that decides what is compiled, and that a compiler or a header may define which is not here."""
-    made = {"defined", "__CUDA_ARCH__", "__CUDACC__", "__cplusplus", "true", "false", *(d.split("=")[0] for d in define)}
+    made = {*SAME, *(d.split("=")[0] for d in define)}
     for one in (text, *included):
-        made |= set(re.findall(r"^\s*#\s*(?:define|undef)\s+(\w+)", one, re.M))
+        made |= set(re.findall(r"^\s*(?:#|%:)\s*(?:define|undef)\s+(\w+)", one, re.M))
     for one in (text, *included):
         one = re.sub(r"/\*.*?\*/", lambda comment: re.sub(r"[^\n]", "", comment[0]), one, flags=re.S)
         one = re.sub(r'"(\\.|[^"\\\n])*"|//.*', "", one.replace("\\\n", " "))
-        for found in re.finditer(r"^\s*#\s*(?:el)?if(?:n?def)?\b(.*)|\b(__(?!CUDA)[A-Z0-9_]+__|__clang\w*)", one, re.M):
+        for found in re.finditer(ASKED, one, re.M):
             for name in re.findall(r"\b[A-Za-z_]\w*", found[1] or found[2]):
-                if name not in made and name not in ("__LINE__", "__FILE__"):
+                if name not in made:
                     raise NotLifted(f"`{name}`, which a compiler or a header may define", one.count("\n", 0, found.start()) + 1)
 
 

@@ -15,9 +15,9 @@ KERNELS = tomllib.loads((Path(__file__).parent / "kernels.toml").read_text(encod
 
 
 def proof(parameters="float* a, const float* b, const float* c, int n", before="", source="", sizes={"n": (1, 2**30)},
-          grid="(n + 255) // 256", block=256, arrays={}, shared=0, within={}, seconds=10, **_):
+          grid="(n + 255) // 256", block=256, arrays={}, shared=0, within={}, seconds=10, std="c++17", **_):
     text = f"{before}\n__global__ void kernel({parameters}) {{\n{source}\n}}"
-    return prove((text, "kernel"), sizes, grid, block, arrays or {"a": "n", "b": "n", "c": "n"}, shared=shared,
+    return prove((text, "kernel", None, (), (), std), sizes, grid, block, arrays or {"a": "n", "b": "n", "c": "n"}, shared=shared,
                  within=within, seconds=seconds)
 
 
