@@ -5,8 +5,8 @@ from .memory import Memory, operands, refers_to
 from .numbers import COMPARE, usual
 from .parse import NotLifted, constant, members, operator
 from .terms import Poly
-from .values import (Array, Cell, Member, Opaque, Pointer, Struct, Variable, Whole, level_of, plain, simple, size_of,
-                     width)
+from .values import (Array, Cell, Member, Opaque, Pointer, Struct, Variable, Whole, level_of, plain, simple,
+                     size_of, width)
 
 
 class Expressions(Memory):

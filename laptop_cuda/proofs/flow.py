@@ -72,7 +72,8 @@ class Flow(Expressions):
 
     def run_if_stmt(self, cursor):
         test, *bodies = cursor.get_children()
-        if not test.kind.is_expression() or len(bodies) > 2 or len(bodies) == 2 and not has_else(cursor, *bodies):
+        single = len(bodies) == 1 or len(bodies) == 2 and has_else(cursor, *bodies)
+        if not test.kind.is_expression() or not single:
             raise NotLifted("an `if` with a first statement", cursor.location.line)
         yes, no = (*bodies, None)[:2]
         self.branch(self.condition(test), lambda: self.run(yes), lambda: self.run(no))

@@ -51,8 +51,8 @@ def kernel(source: str, name: str, folder: Path | None, include=(), define=(), s
         flags = [*FLAGS, f"-std={std}", f"-I{empty}", *(f"-I{where}" for where in include), *(f"-D{one}" for one in define), "-include",
                  STUB]
         unit = cindex.Index.create().parse(path, flags, [(path, text)])
-        own = [Path(used.include.name) for used in unit.get_includes()]
-        asked(text, [file.read_text() for file in own if file.parent != Path(empty) and str(file) != STUB], define)
+        own = [Path(used.include.name) for used in unit.get_includes() if used.include.name != STUB]
+        asked(text, [file.read_text() for file in own if file.parent != Path(empty)], define)
     for said in unit.diagnostics:
         if said.severity >= cindex.Diagnostic.Error:
             raise NotLifted(f"the source cannot be read here: {said.spelling}", said.location.line)
