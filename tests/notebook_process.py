@@ -59,8 +59,9 @@ def _running_server() -> subprocess.Popen:
 
 def serve() -> None:
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"        # as a kernel sets it
-    for module in ("torch", "matplotlib.pyplot", "matplotlib_inline.backend_inline", "IPython", "einops",
-                   "anywidget", "safetensors.torch"):
+    # torch._dynamo: what torch loads for the first check that watches calls
+    for module in ("torch", "torch._dynamo", "matplotlib.pyplot", "matplotlib_inline.backend_inline", "IPython",
+                   "einops", "anywidget", "safetensors.torch"):
         importlib.import_module(module)
 
     replies = os.fdopen(os.dup(1), "w")
