@@ -340,9 +340,8 @@ def sandbox():
 def test_what_passes_in_the_notebook_passes_when_marked(exercise, sandbox):
     if exercise.language == "cuda" and marking.no_engine():
         pytest.skip("not run: no compiler for kernels on this machine")
-    for seed in (1, 2):
-        verdict = marking.mark(exercise, exercise.solution, seed, sandbox)
-        assert verdict.status == "passed", str(verdict)
+    verdict = marking.mark(exercise, exercise.solution, 1, sandbox)
+    assert verdict.status == "passed", str(verdict)
     mistake = exercise.misconceptions[0]
     verdict = marking.mark(exercise, exercise.wrong_code(mistake), 0, sandbox)
     assert verdict.misconception == mistake.name, str(verdict)
