@@ -47,7 +47,7 @@ test: ready
 	@OMP_NUM_THREADS=1 $(PY) -m pytest --nbval -n $(JOBS) $(ARGS)
 
 slow: book-ready
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -m slow -n $(JOBS) $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -m slow -n $(JOBS) --dist worksteal $(ARGS)
 
 # Sphinx and its theme are an extra; the pins of requirements.txt hold for it too.
 book-ready: ready
