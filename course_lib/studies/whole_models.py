@@ -150,7 +150,8 @@ def compare(model_type: str, folder: Path, draws: int = 8, **changes) -> dict:
 # What is taken where neither file nor class says anything else.
 USUAL = {"rms_norm_eps": 1e-6, "norm_eps": 1e-6, "layer_norm_eps": None, "routed_scaling_factor": 1.0,
          "norm_topk_prob": None, "final_logit_softcapping": None, "attn_logit_softcapping": None,
-         "query_pre_attn_scalar": None, "use_qk_norm": None, "attention_bias": False, "mlp_bias": False}
+         "query_pre_attn_scalar": None, "sliding_window": None, "use_qk_norm": None,
+         "attention_bias": False, "mlp_bias": False}
 
 
 def unsaid(model_type: str) -> dict:

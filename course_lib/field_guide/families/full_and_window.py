@@ -196,11 +196,13 @@ def ernie(c, layer):
 
 @family("mimo_v2_flash", names={"attention_sink_bias": "sinks"})
 def mimo(c, layer):
-    """Windows of 128 with sinks, twice the key heads of a full layer; values are narrower, and scaled."""
+    """Windows with sinks, twice the key heads of a full layer; values are narrower, and scaled. A
+    `sliding_window_size` of 128 means that many tokens before the query, which makes a window of 129."""
     window, kv_heads = c.layer_type(layer) == "sliding_attention", c["num_key_value_heads"]
-    c.used.update(("swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim", "sliding_window_size"))
+    c.used.update(("swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim"))
+    before = c.get("sliding_window_size")
     return c.plain(
-        layer, n_kv_heads=c.get("swa_num_key_value_heads", 2 * kv_heads) if window else kv_heads,
+        layer, **({"window": before + 1} if window and before else {}), n_kv_heads=c.get("swa_num_key_value_heads", 2 * kv_heads) if window else kv_heads,
         v_dim=c["v_head_dim"], sinks=window and c.get("add_swa_attention_sink_bias", True),
         value_scale=c.get("attention_value_scale", 1.0), out_bias=False)
 
