@@ -16,7 +16,8 @@ for _family, _keys in json.loads(FILE.with_name("unsaid.json").read_text(encodin
 # Keys of which one says what the others would.
 TOLD_BY = {"layer_types": ("layer_types", "layers_block_type", "attention_layers", "attn_layer_period",
                            "full_attention_interval", "sliding_window_pattern", "global_attn_every_n_layers"),
-           "rope_parameters": ("rope_parameters", "rope_scaling", "rope_theta", "rope_local_base_freq")}
+           "rope_parameters": ("rope_parameters", "rope_scaling", "rope_theta", "rope_local_base_freq"),
+           "num_experts_per_tok": ("num_experts_per_token", "experts_per_token", "moe_topk", "top_k_experts")}
 
 
 class Reading:
@@ -164,7 +165,7 @@ class Reading:
 
     def heads(self, layer: int = 0) -> dict:
         """d_model, n_heads, n_kv_heads and head_dim, which must fit."""
-        own = (self.get("per_layer_config") or {}).get(str(layer), {})
+        own = next((own for at, own in (self.get("per_layer_config") or {}).items() if int(at) == layer), {})
         d_model, n_heads = self.size("hidden_size"), self.size("num_attention_heads")
         one = not self.get("new_decoder_architecture") and self.get("multi_query")
         one = one or self.get("attn_type") == "multiquery_attention"

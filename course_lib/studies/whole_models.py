@@ -148,10 +148,13 @@ def compare(model_type: str, folder: Path, draws: int = 8, **changes) -> dict:
 
 
 # What is taken where neither file nor class says anything else.
-USUAL = {"rms_norm_eps": 1e-6, "norm_eps": 1e-6, "layer_norm_eps": None, "routed_scaling_factor": 1.0,
-         "norm_topk_prob": None, "final_logit_softcapping": None, "attn_logit_softcapping": None,
-         "query_pre_attn_scalar": None, "sliding_window": None, "use_qk_norm": None,
-         "attention_bias": False, "mlp_bias": False}
+USUAL = {"rms_norm_eps": 1e-6, "norm_eps": 1e-6, "layer_norm_eps": None, "norm_topk_prob": None,
+         "routed_scaling_factor": 1.0, "router_scaling_factor": 1.0, "num_experts_per_tok": None,
+         "n_group": 1, "topk_group": 1, "first_k_dense_replace": 0, "final_logit_softcapping": None,
+         "attn_logit_softcapping": None, "query_pre_attn_scalar": None, "attention_multiplier": None,
+         "attention_value_scale": 1.0, "sliding_window": None, "use_qk_norm": None, "attention_bias": False,
+         "mlp_bias": False, **{f"{part}_{which}_factor": None for part in ("full_attn", "linear_attn", "mlp")
+                               for which in ("alpha", "beta")}}
 
 
 def unsaid(model_type: str) -> dict:

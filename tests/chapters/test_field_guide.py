@@ -303,8 +303,8 @@ def test_how_published_files_turn():
         rotary = recipes("gemma-3-27b-it (copy)")[window].rotary
         torch.testing.assert_close(rotary.speeds() * slower, Rotary(128, base).speeds())
     mimo = recipes("MiMo-V2-Flash (A)")
-    assert (mimo[128].rotary.base, mimo[None].rotary.base, mimo[128].rotary.dim) == (1e4, 5e6, 64)
-    assert mimo[128].sinks and not mimo[None].sinks
+    assert (mimo[129].rotary.base, mimo[None].rotary.base, mimo[129].rotary.dim) == (1e4, 5e6, 64)
+    assert mimo[129].sinks and not mimo[None].sinks     # 128 tokens before the query, and its own
     flash = {ratio: r.rotary for ratio, r in recipes("DeepSeek-V4-Flash (A)", "ratio").items()}
     assert (flash[None].base, flash[None].frequencies) == (1e4, None)
     assert (flash[4].base, flash[4].magnitude) == (16e4, 1)
@@ -319,6 +319,12 @@ def test_how_published_files_turn():
                                  {"qk_scale_factor": 3.0}, {"window_block_size": 64}])
 def test_a_key_that_may_concern_attention_is_not_set_aside(key):
     assert describe(dict(QWEN3, model_type="llama", **key)).unplaced == [*key]
+
+
+def test_layers_of_their_own_sizes_are_found_by_padded_numbers():
+    own = {"05": {"head_dim": 64}, "11": {"head_dim": 64}}
+    about = describe(dict(QWEN3, num_hidden_layers=12, per_layer_config=own))
+    assert [layer for layer, (recipe,) in enumerate(about.recipes) if recipe.head_dim == 64] == [5, 11]
 
 
 def test_what_is_set_aside_is_printed_and_what_is_not_in_the_file():
