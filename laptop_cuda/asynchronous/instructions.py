@@ -105,16 +105,21 @@ def _store(mods: list[str], given: list, opcode: str) -> str:
 def _tensor(mods: list[str], given: list, opcode: str) -> str:
     mods = mods[mods.index("tensor") + 1:]
     rank, how = int(mods[0].removesuffix("d")), next((m for m in mods if m in OPERATIONS), None)
-    given, into, mask = _without_hint([m for m in mods[1:] if m not in ("tile", how)], given, opcode)
-    if (how is not None) != ("reduce" in opcode) or how and into:
+    by_pixels = {"im2col", "im2col_no_offs"} & set(mods)
+    given, into, mask = _without_hint([m for m in mods[1:] if m not in ("tile", how, *by_pixels)], given, opcode)
+    if (how is not None) != ("reduce" in opcode) or how and into or by_pixels not in (set(), {"im2col" if into else "im2col_no_offs"}):
         raise Unknown(opcode)
-    tile, (kind, place, at) = given[:2] if into else reversed(given)
-    end = _address(given[2]) if into else "nullptr"
+    tile, (kind, place, at), *rest = given if into else reversed(given)
+    end = _address(rest.pop(0)) if into else "nullptr"
     at = at if isinstance(at, list) else [at]
-    if kind != "tensor" or len(at) != rank:
+    offsets = ["0"] * (rank - 2) if by_pixels and not into else rest[0] if rest else []
+    offsets = offsets if isinstance(offsets, list) else [offsets]
+    if kind != "tensor" or len(at) != rank or len(rest) > 1 or len(offsets) != (rank - 2 if by_pixels else 0):
         raise Unknown(opcode)
-    held = f"const int laptop_at[] = {{{', '.join('(int)' + whole(v) for v in at)}}};"
-    return f"{{ {held} {P}copy_tensor({_address(tile)}, {P}generic({place}), laptop_at, {end}, {mask}{f', {OPERATIONS.index(how)}' if how else ''}); }}"
+    held = "".join(f"const int {name}[] = {{{', '.join('(int)' + whole(v) for v in values)}}}; "
+                   for name, values in (("laptop_at", at), ("laptop_by", offsets)) if values)
+    more = f", {OPERATIONS.index(how) if how else 8}{', laptop_by' if offsets else ''}"
+    return f"{{ {held}{P}copy_tensor({_address(tile)}, {P}generic({place}), laptop_at, {end}, {mask}{more}); }}"
 
 
 def _without_hint(mods: list[str], given: list, opcode: str) -> tuple[list, bool, str]:

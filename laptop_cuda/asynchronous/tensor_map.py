@@ -3,6 +3,7 @@
     mod.kernel[grid, block](cuda.tensor_map(a, box=(64, 32), swizzle=128), ...)      # tiles of 64 rows and 32 columns"""
 import ctypes
 import struct
+from itertools import chain
 
 from numpy.lib.stride_tricks import as_strided
 
@@ -23,26 +24,37 @@ def _need(holds: bool, rule: str) -> None:
         raise BadDescriptor("bad descriptor", f"tensor_map: {rule} ({MANUAL})")
 
 
-def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None, *, steps=None) -> Held:
+def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None, *, steps=None, atom: int = 16,
+               corners=None) -> Held:
     """The 128 bytes for an array of 1 to 5 dimensions. `box`: a tile's sizes, in the array's order of dimensions; `steps`:
-    take every so-manieth element; `swizzle`: 32, 64 or 128 bytes; `fill`: what is read beyond the array, 0 or NaN."""
+    take every so-manieth element; `swizzle`: 32, 64 or 128 bytes, of which `atom` are moved together: 16, or of 128 also 32
+    or 64; `fill`: what is read beyond the array, 0 or NaN. By im2col, with `corners` of the box of pixels in (d, h, w), the
+    lower and the upper: `box` is the pixels and the channels of each."""
     swizzle, fill = swizzle or 0, fill or 0
     shape, rank = tuple(array.shape), array.ndim
     itemsize = array.element_size() if arrays.is_tensor(array) else array.itemsize
     box, steps = tuple(box), tuple(steps or (1,) * rank)
+    lower, upper = map(tuple, corners or ((), ()))
     strides = [s * itemsize for s in array.stride()] if arrays.is_tensor(array) else list(array.strides)
     address = arrays.address(array) or 0
-    _need(1 <= rank <= 5 and len(box) == len(steps) == rank,
-          f"array has {rank} dimensions, box {len(box)} and steps {len(steps)}; all have the same number, 1 to 5")
+    _need(1 <= rank <= 5 and len(box) == (2 if corners else rank) and len(steps) == rank,
+          f"array has {rank} dimensions, box {len(box)} and steps {len(steps)}; all have the same number, 1 to 5, a box of pixels 2")
     _need(all(0 < n <= 1 << 32 for n in shape), f"array: each dimension has 1 to 2^32 elements, not {shape}")
     _need(address % 16 == 0, f"array: begins at a multiple of 16 bytes, not at {address:#x}")
     _need(strides[-1] == itemsize and not any(s % 16 or not 0 <= s < 1 << 40 for s in strides[:-1]),
           "array: elements of the last dimension lie side by side, and the strides of the others are multiples of 16 bytes "
           f"below 2^40, not {strides}")
-    _need(all(1 <= b <= 256 for b in box), f"box: 1 to 256 elements in each dimension, not {box}")
+    most = (1024, 256) if corners else (256,) * rank
+    _need(all(1 <= b <= n for b, n in zip(box, most)), f"box: 1 to {' and '.join(map(str, sorted({*most})))} elements in each dimension, not {box}")
     _need(all(1 <= s <= 8 for s in steps), f"steps: 1 to 8 in each dimension, not {steps}")
     _need(box[-1] * itemsize % 16 == 0, f"box: rows of a multiple of 16 bytes, not of {box[-1]} x {itemsize}")
     _need(swizzle in (0, 32, 64, 128), f"swizzle: 0, 32, 64 or 128 bytes, not {swizzle}")
+    _need(atom == 16 or swizzle == 128 and atom in (32, 64), f"atom: 16 bytes, of a swizzle of 128 also 32 or 64, not {atom} of {swizzle}")
+    if corners:
+        limit = {3: 32768, 4: 128, 5: 16}.get(rank, 0)
+        _need(len(lower) == len(upper) == rank - 2 > 0 and all(-limit <= c < limit for c in (*lower, *upper)),
+              f"corners: of an array of 3, 4 or 5 dimensions 1, 2 or 3 each, from {-limit} to {limit - 1}, not {corners}")
+        _need(all(a < n + b for a, b, n in zip(lower, upper, shape[1:])), f"corners: a box of pixels that is not empty, not {corners}")
     _need(fill == 0 or fill != fill and arrays.dtype_of(array).startswith(("float", "bfloat")),
           f"fill: zeros (None, 0), or NaN in an array of floating-point numbers, not {fill} in {arrays.dtype_of(array)}")
     _need(not swizzle or box[-1] * itemsize <= swizzle,
@@ -52,10 +64,12 @@ def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None
         return (*reversed(tuple(numbers)), *(0,) * (5 - rank))
 
     if arrays.on_gpu(array):
-        sides = (inner_first(x)[:rank] for x in (shape, strides, box, steps))
-        return _of_driver(array, *sides, swizzle, fill != fill)
-    raw = struct.pack("=I4BQ5Q5Q5H6B", MADE, rank, itemsize, swizzle, fill != fill, address, *inner_first(shape), *inner_first(strides),
-                      *inner_first(box), *inner_first((*steps[:-1], 1)), TYPES.get(arrays.dtype_of(array), 0))
+        sides = (inner_first(x)[:rank] for x in (shape, strides, steps))
+        return _of_driver(array, *sides, box[::-1], (lower[::-1], upper[::-1]), (swizzle, atom), fill != fill)
+    sizes = (*box[::-1], *(0,) * (5 - len(box)))
+    ends = ((*c[::-1], *(0,) * (3 - len(c))) for c in (lower, upper))
+    raw = struct.pack("=I4BQ5Q5Q5H6B6h3B", MADE, rank, itemsize, swizzle, fill != fill, address, *inner_first(shape), *inner_first(strides),
+                      *sizes, *inner_first((*steps[:-1], 1)), TYPES.get(arrays.dtype_of(array), 0), *chain(*ends), 0, atom, bool(corners))
     span = (1 + sum((n - 1) * s // itemsize for n, s in zip(shape, strides)),)
     whole = array.as_strided(span, (1,)) if arrays.is_tensor(array) else as_strided(array, span, (itemsize,))
     return held(raw.ljust(SIZE, b"\0"), [whole])             # gaps between rows included
@@ -66,15 +80,18 @@ TYPES = {"uint8": 0, "int8": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3
          "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
 
 
-def _of_driver(array, shape, strides, box, steps, swizzle: int, nan: bool) -> Held:
+def _of_driver(array, shape, strides, steps, box, corners, swizzle, nan: bool) -> Held:
     """The same for a tensor on a card, by its driver. Numbers from the innermost dimension out."""
     rank, room = len(shape), ctypes.create_string_buffer(SIZE + 63)
     place = (ctypes.addressof(room) + 63) // 64 * 64
-    wide, narrow = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
+    wide, narrow, signed = (kind * rank for kind in (ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int))
     driver = ctypes.CDLL("libcuda.so.1")
-    status = driver.cuTensorMapEncodeTiled(
+    make, tile = driver.cuTensorMapEncodeTiled, [narrow(*box)]
+    if corners[0]:
+        make, tile = driver.cuTensorMapEncodeIm2col, [signed(*corners[0]), signed(*corners[1]), *box]
+    status = make(
         ctypes.c_void_p(place), TYPES[arrays.dtype_of(array)], rank, ctypes.c_void_p(arrays.address(array)),
-        wide(*shape), wide(*strides[1:]), narrow(*box), narrow(*steps), 0, (0, 32, 64, 128).index(swizzle), 0,
-        int(nan))
+        wide(*shape), wide(*strides[1:]), *tile, narrow(*steps), 0,
+        ((0, 16), (32, 16), (64, 16), (128, 16), (128, 32), None, (128, 64)).index(swizzle), 0, int(nan))
     _need(status == 0, f"the driver refuses it, error {status}")
     return held(ctypes.string_at(place, SIZE), [array])

@@ -23,20 +23,23 @@ struct Reduction {
 // Null: of a group. `mask`: the blocks of the cluster, by rank; 0: that of the address.
 void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, uint32_t mask, const void* site, Reduction = {});
 void store_async(void* to, const void* value, uint32_t bytes, void* barrier, const void* site, Reduction = {});
-// What a CUtensorMap holds here; rows of a tensor and of a box go from the innermost dimension out.
+// What a CUtensorMap holds here; rows of a tensor and of a box go from the innermost dimension out. Interleaved, the
+// innermost is W, of slices of 16 or 32 bytes of channels; the slices themselves are the last but one.
 struct TensorMap {
     static constexpr uint32_t MADE = 0x6d617054;
-    uint32_t made;               // by cuTensorMapEncodeTiled
+    uint32_t made;               // by cuTensorMapEncodeTiled or ...Im2col
     uint8_t rank, itemsize, swizzle, fill;       // swizzle: 0, 32, 64, 128; fill: with NaN
     char* data;
     uint64_t sizes[5], strides[5];               // in elements, in bytes
-    uint16_t box[5];
+    uint16_t box[5];                             // by im2col: channels, pixels
     uint8_t steps[5], type;
+    int16_t lower[3], upper[3];                  // im2col's corners of W, H, D
+    uint8_t interleave, atom, im2col;            // bytes of a slice; of what a swizzle moves, and 1 more: its halves change places
 };
 static_assert(sizeof(TensorMap) <= 128, "a tensor map has 128 bytes");
-// Null: from shared memory to the tensor, of a group.
+// Null: from shared memory to the tensor, of a group. `offsets`: of im2col.
 void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, uint32_t mask, const void* site,
-                 uint8_t how = 8);
+                 uint8_t how = 8, const int* offsets = nullptr);
 void bulk_commit();
 void bulk_wait(uint32_t groups_left, bool read);
 void proxy_fence(bool global = true, bool shared = true);
@@ -88,8 +91,9 @@ LAPTOP_FN void store_later(void* to, const unsigned long long (&d)[COUNT], void*
     store_async(to, held, sizeof held, barrier, LAPTOP_SITE, r);
 }
 template <int RANK>
-LAPTOP_FN void copy_tensor(void* shared, const void* map, const int (&at)[RANK], void* barrier, uint32_t mask, uint8_t how = 8) {
-    tensor_copy(shared, map, at, RANK, barrier, mask, LAPTOP_SITE, how);
+LAPTOP_FN void copy_tensor(void* shared, const void* map, const int (&at)[RANK], void* barrier, uint32_t mask, uint8_t how = 8,
+                           const int* offsets = nullptr) {
+    tensor_copy(shared, map, at, RANK, barrier, mask, LAPTOP_SITE, how, offsets);
 }
 }  // namespace ptx
 }  // namespace laptop

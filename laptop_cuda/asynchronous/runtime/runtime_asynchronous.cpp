@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "runtime_asynchronous.h"
@@ -473,73 +474,119 @@ void store_async(void* to, const void* value, uint32_t bytes, void* barrier, con
 }
 
 #define OF_TENSOR " (PTX, cp.async.bulk.tensor)."
-static const TensorMap& map_at(const void* p, int rank, const void* site) {
+static const TensorMap& map_at(const void* p, int rank, bool by_pixels, bool loads, const void* site) {
     const TensorMap& m = *(const TensorMap*)p;
     const Stack& own = current->stack;
     bool is_local = p < current->frame && (uintptr_t)p - (uintptr_t)own.low < own.bytes;
     const char* wrong = !p ? "gives a tensorMap that is null" OF_TENSOR
         : is_shared(p) || is_local ? "gives a tensorMap in shared or local memory; global, constant or parameter memory is legal" OF_TENSOR
         : (uintptr_t)p % 64 ? "gives a tensorMap whose address is no multiple of 64" OF_TENSOR
-        : m.made != TensorMap::MADE ? "gives a tensorMap that cuTensorMapEncodeTiled has not made" OF_TENSOR
-        : m.rank != rank ? "gives a tensorMap with another number of dimensions than the instruction" OF_TENSOR : nullptr;
+        : m.made != TensorMap::MADE ? "gives a tensorMap that cuTensorMapEncodeTiled or ...Im2col has not made" OF_TENSOR
+        : m.rank != rank ? "gives a tensorMap with another number of dimensions than the instruction" OF_TENSOR
+        : m.im2col != by_pixels ? "gives a tensorMap of the other mode than the instruction's, .tile or .im2col" OF_TENSOR
+        : m.atom % 2 && !loads ? "stores by a tensorMap whose swizzle flips 8 bytes; only loads may" OF_TENSOR : nullptr;
     if (wrong) breaks_rule("bad descriptor", wrong, site);
+    if (m.interleave == 16 && m.swizzle) not_supported("a tensor copy with slices of 16 bytes and a swizzle", site);
     return m;
 }
 
-void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, uint32_t mask, const void* site, uint8_t how) {
-    if (!current) return;
-    const TensorMap& m = map_at(map, rank, site);
-    Reduction r = {how, m.type};
-    if (r) must_exist(r, IN_TENSOR, site);
-    if (!(barrier ? in_cluster(shared) : is_shared(shared))) trap("a tensor copy whose tile is not in shared memory,", site);
-    if (shared_address(shared) % 128)
-        breaks_rule("misaligned", "gives a tensor copy a tile in shared memory that is no multiple of 128 bytes" OF_TENSOR, site);
-    if ((int64_t)at[0] * m.itemsize % 16)        // no manual states it; an H100 stops with an illegal instruction
-        breaks_rule("misaligned", "gives a tensor copy an innermost coordinate that is no multiple of 16 bytes: no card does that.", site);
-    check_target(shared, barrier, site);
-    Busy busy;
-    Copy c = {};
-    c.reduction = r, c.barrier = (uintptr_t)barrier, c.fill = m.fill && barrier ? (char)0xff : 0;
-    std::vector<Side> rows;
-    uint32_t n[5] = {1, 1, 1, 1, 1}, i[5] = {};
-    for (int d = 0; d < rank; ++d) {
-        n[d] = (m.box[d] + m.steps[d] - 1) / m.steps[d];
-        if (!barrier && at[d] < 0) trap("a tensor copy to global memory at a coordinate below 0", site);
+using RowAt = std::array<int64_t, 5>;
+
+// The rows of a tile as they follow one another in shared memory, each by its first coordinates. Interleaved, a row is a slice.
+static std::vector<RowAt> rows_of_box(const TensorMap& m, const int* at) {
+    std::vector<RowAt> rows;
+    uint32_t n[5], i[5] = {}, count = 1, first = !m.interleave;
+    for (uint32_t d = first; d < m.rank; ++d) count *= n[d] = (m.box[d] + m.steps[d] - 1) / m.steps[d];
+    while (rows.size() < count) {
+        RowAt row = {at[0]};
+        for (uint32_t d = first; d < m.rank; ++d) row[d] = at[d] + (int64_t)i[d] * m.steps[d];
+        rows.push_back(row);
+        for (uint32_t d = first; d < m.rank && ++i[d] == n[d]; ++d) i[d] = 0;
     }
-    uint32_t row = n[0] * m.itemsize, count = n[1] * n[2] * n[3] * n[4];
-    for (uint32_t r = 0; r < count; ++r) {
-        char* line = m.data;
-        bool inside = true;
-        for (int d = 1; d < rank; ++d) {
-            int64_t place = at[d] + (int64_t)i[d] * m.steps[d];
-            inside &= place >= 0 && (uint64_t)place < m.sizes[d];
-            line += place * (int64_t)m.strides[d];
-        }
-        int64_t first = inside ? std::max<int64_t>(at[0], 0) : 0;
-        int64_t last = inside ? std::min<int64_t>((int64_t)at[0] + n[0], (int64_t)m.sizes[0]) : 0;
-        bool any = first < last;
-        if (any) rows.push_back({(uintptr_t)(line + first * m.itemsize), uint32_t(last - first) * m.itemsize, 1, 0});
-        uint32_t from = any ? uint32_t(first - at[0]) * m.itemsize : row, to = any ? uint32_t(last - at[0]) * m.itemsize : row;
-        for (uint32_t byte = 0, end; byte < row; byte = end) {          // pieces of 16, parted at the tensor's edges
-            bool there = byte >= from && byte < to;
-            end = std::min((byte / 16 + 1) * 16, byte < from ? from : byte < to ? to : row);
-            uint32_t in_tile = shared_address(shared) + r * row + byte;
-            uintptr_t tile = (uintptr_t)shared + swizzled(in_tile, m.swizzle) - shared_address(shared);
-            uintptr_t place = there ? (uintptr_t)line + at[0] * (int64_t)m.itemsize + byte : 0;
-            if (barrier) c.stretches.push_back({tile, place, end - byte});
-            else if (there) c.stretches.push_back({place, tile, end - byte});
-        }
-        for (int d = 1; d < rank && ++i[d] == n[d]; ++d) i[d] = 0;
+    return rows;
+}
+
+// By im2col: so many pixels, from one on, of the box of each image, each moved by the offsets.
+static std::vector<RowAt> rows_of_pixels(const TensorMap& m, const int* at, const int* offsets, bool loads, const void* site) {
+    static constexpr int FURTHEST[] = {65535, 255, 31};
+    int first = !m.interleave, n = m.rank - 2;
+    auto last = [&](int d) { return (int64_t)m.sizes[first + d] - 1 + m.upper[d]; };
+    std::vector<RowAt> rows;
+    RowAt p = {};
+    std::copy(at, at + m.rank, p.begin());
+    for (int d = 0; d < n; ++d) {
+        const char* wrong = p[first + d] < m.lower[d] || p[first + d] > last(d) ? "gives im2col tensorCoords outside of the bounding box" OF_TENSOR
+            : offsets[d] < 0 || offsets[d] > FURTHEST[n - 1] ? "gives im2colOffsets beyond 65,535 of a tensor of 3 dimensions, 255 of 4, 31 of 5" OF_TENSOR
+            : !loads && (m.lower[d] < 0 || m.upper[d] > 0) ? "stores by an im2col tensorMap whose bounding box leaves the tensor" OF_TENSOR : nullptr;
+        if (wrong) breaks_rule("bad descriptor", wrong, site);
     }
-    c.bytes = row * count;
-    for (size_t k = rows.size(); k-- > 1;) {     // rows at equal distances are one side
+    while (rows.size() < m.box[1]) {
+        rows.push_back(p);
+        int d = 0;
+        for (; d < n; ++d) rows.back()[first + d] += offsets[d];
+        for (d = 0; d < n && (p[first + d] += m.steps[first + d]) > last(d); ++d) p[first + d] = m.lower[d];
+        if (d == n) p[m.rank - 1] += m.steps[m.rank - 1];
+    }
+    return rows;
+}
+
+// What a row brings or takes, in pieces that are parted at the tensor's edges; and its side in global memory.
+static void add_row(Copy& c, std::vector<Side>& rows, const TensorMap& m, const RowAt& p, char* tile, uint32_t row) {
+    char* line = m.data;
+    bool inside = true;
+    for (int d = !m.interleave; d < m.rank; ++d) {
+        inside &= p[d] >= 0 && (uint64_t)p[d] < m.sizes[d];
+        line += p[d] * (int64_t)m.strides[d];
+    }
+    int64_t begin = m.interleave ? 0 : p[0] * m.itemsize, size = m.interleave ? row : m.sizes[0] * m.itemsize;
+    int64_t low = std::max<int64_t>(begin, 0), high = std::min(begin + row, size);
+    bool any = inside && low < high;
+    if (any) rows.push_back({(uintptr_t)(line + low), uint32_t(high - low), 1, 0});
+    uint32_t from = any ? uint32_t(low - begin) : row, to = any ? uint32_t(high - begin) : row, piece = m.atom % 2 ? 8 : 16;
+    for (uint32_t byte = 0, end; byte < row; byte = end) {
+        bool there = byte >= from && byte < to;
+        end = std::min((byte / piece + 1) * piece, byte < from ? from : byte < to ? to : row);
+        uint32_t in_shared = shared_address(tile) + byte;
+        uintptr_t held = (uintptr_t)tile + byte + (swizzled(in_shared, m.swizzle, m.atom) - (int64_t)in_shared);
+        uintptr_t place = there ? (uintptr_t)line + begin + byte : 0;
+        if (c.barrier) c.stretches.push_back({held, place, end - byte});
+        else if (there) c.stretches.push_back({place, held, end - byte});
+    }
+}
+
+static void join_rows(std::vector<Side>& rows) {      // those at equal distances are one side
+    for (size_t k = rows.size(); k-- > 1;) {
         Side &a = rows[k - 1], &b = rows[k];
         uint64_t step = b.address - a.address;
         if (a.bytes != b.bytes || (b.rows > 1 && b.step != step)) continue;
         a.rows = b.rows + 1, a.step = step;
         rows.erase(rows.begin() + k);
     }
-    begin_copy(std::move(c), {(uintptr_t)shared, row * count, 1, 0}, rows, mask, site);
+}
+
+void tensor_copy(void* shared, const void* map, const int* at, int rank, void* barrier, uint32_t mask, const void* site, uint8_t how,
+                 const int* offsets) {
+    if (!current) return;
+    const TensorMap& m = map_at(map, rank, offsets, barrier, site);
+    Reduction r = {how, m.type};
+    if (r) must_exist(r, IN_TENSOR, site);
+    if (!(barrier ? in_cluster(shared) : is_shared(shared))) trap("a tensor copy whose tile is not in shared memory,", site);
+    if (shared_address(shared) % 128)
+        breaks_rule("misaligned", "gives a tensor copy a tile in shared memory that is no multiple of 128 bytes" OF_TENSOR, site);
+    if (!m.interleave && (int64_t)at[0] * m.itemsize % 16)       // no manual states it; an H100 stops with an illegal instruction
+        breaks_rule("misaligned", "gives a tensor copy an innermost coordinate that is no multiple of 16 bytes: no card does that.", site);
+    check_target(shared, barrier, site);
+    if (!barrier && std::any_of(at, at + rank, [](int c) { return c < 0; })) trap("a tensor copy to global memory at a coordinate below 0", site);
+    Busy busy;
+    Copy c = {};
+    c.reduction = r, c.barrier = (uintptr_t)barrier, c.fill = m.fill && barrier ? (char)0xff : 0;
+    std::vector<Side> rows;
+    std::vector<RowAt> places = offsets ? rows_of_pixels(m, at, offsets, barrier, site) : rows_of_box(m, at);
+    uint32_t row = m.interleave ? m.interleave : m.box[0] * m.itemsize, apart = std::max<uint32_t>(row, m.swizzle);
+    for (size_t k = 0; k < places.size(); ++k) add_row(c, rows, m, places[k], (char*)shared + k * apart, row);
+    c.bytes = row * places.size();
+    join_rows(rows);
+    begin_copy(std::move(c), {(uintptr_t)shared, uint32_t(apart * places.size()), 1, 0}, rows, mask, site);
 }
 
 void bulk_commit() { if (current) ++of(here()).threads[current->index].group; }

@@ -20,7 +20,11 @@ std::string registers_of(Block&, bool at_its_end);       // that are awaited, fo
 enum Reduced { IN_GLOBAL, IN_TENSOR, IN_CLUSTER };
 void must_exist(Reduction, Reduced where, const void* site);
 void reduce(Reduction, char* to, const char* from, uint32_t bytes);
-// Where a byte of a tile goes: pieces of 16 bytes change places by bits 7 to 9 of their own address in shared memory.
-inline uint32_t swizzled(uint32_t at, unsigned width) { return width ? at ^ ((at >> 7 & (width / 16 - 1)) << 4) : at; }
+// Where a byte of a tile goes: pieces, of 16 bytes where not said, change places by bits 7 to 9 of their own address in
+// shared memory. Of an odd size: the halves of each 16 bytes, too, in every other line.
+inline uint32_t swizzled(uint32_t at, unsigned width, unsigned piece = 16) {
+    uint32_t moved = at ^ (piece & 1 ? at >> 4 & 8 : 0), even = piece & ~1u;
+    return width ? moved ^ (at >> 7 & (width / even - 1)) * even : at;
+}
 }  // namespace laptop
 #pragma GCC visibility pop

@@ -76,10 +76,53 @@ template <int N> __global__ void cut(const __grid_constant__ CUtensorMap from, f
     asm volatile("{\n.reg .pred p;\nW: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;\n@!p bra W;\n}" :: "r"(b));
     for (int i = threadIdx.x; 4 * i < bytes; i += blockDim.x) seen[i] = tile[i];
 }
+// So many pixels of im2col as they lie in shared memory, `span` bytes of zeros before; each number plus one to another tensor.
+template <int N> __device__ void fetch(unsigned tile, const CUtensorMap* map, unsigned bar, const int* p);
+template <int N> __device__ void store(unsigned tile, const CUtensorMap* map, const int* p);
+FETCH_AND_STORE
+template <int N> __global__ void pixels(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, const int* p,
+                                        float* seen, int bytes, int span, int stores) {
+    extern __shared__ __align__(1024) float tile[];
+    __shared__ uint64_t bar;
+    for (int i = threadIdx.x; 4 * i < span; i += 32) tile[i] = 0;
+    if (threadIdx.x == 0) ptx::mbarrier_init(&bar, 1);
+    ptx::fence_proxy_async();
+    __syncwarp();
+    if (threadIdx.x == 0) {
+        ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &bar, bytes);
+        fetch<N>(__cvta_generic_to_shared(tile), &from, __cvta_generic_to_shared(&bar), p);
+    }
+    while (!ptx::mbarrier_try_wait_parity(&bar, 0)) {}
+    for (int i = threadIdx.x; 4 * i < span; i += 32) seen[i] = tile[i], tile[i] += 1;
+    ptx::fence_proxy_async();
+    __syncwarp();
+    if (threadIdx.x || !stores) return;
+    store<N>(__cvta_generic_to_shared(tile), &to, p);
+    ptx::cp_async_bulk_commit_group(), ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
+}
 """
+
+
+def fetch_and_store(n):
+    """im2col's PTX of n dimensions: p has the coordinates, then the offsets."""
+    at, by = (", ".join(f"%{i + 3}" for i in numbers) for numbers in (range(n), range(n, 2 * n - 2)))
+    inputs = ", ".join(f'"r"(p[{i}])' if i < n else f'"h"((short)p[{i}])' for i in range(2 * n - 2))
+    return f"""
+template <> __device__ void fetch<{n}>(unsigned tile, const CUtensorMap* map, unsigned bar, const int* p) {{
+    asm volatile("cp.async.bulk.tensor.{n}d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {{{at}}}], [%2], {{{by}}};"
+                 :: "r"(tile), "l"(map), "r"(bar), {inputs} : "memory");
+}}
+template <> __device__ void store<{n}>(unsigned tile, const CUtensorMap* map, const int* p) {{
+    asm volatile("cp.async.bulk.tensor.{n}d.global.shared::cta.im2col_no_offs.bulk_group [%1, {{{at}}}], [%0];"
+                 :: "r"(tile), "l"(map), "r"(0), {inputs} : "memory");
+}}"""
+
+
+SOURCE = SOURCE.replace("FETCH_AND_STORE", "".join(map(fetch_and_store, (3, 4, 5))))
 # as the manual draws it: which 16 bytes of a row each piece of a tile's row r goes to
-MOVES = {0: lambda piece, r: piece, 32: lambda piece, r: piece ^ r // 4 % 2,
-         64: lambda piece, r: piece ^ r // 2 % 4, 128: lambda piece, r: piece ^ r % 8}
+MOVES = {(0, 16): lambda piece, r: piece, (32, 16): lambda piece, r: piece ^ r // 4 % 2,
+         (64, 16): lambda piece, r: piece ^ r // 2 % 4, (128, 16): lambda piece, r: piece ^ r % 8,
+         (128, 32): lambda piece, r: piece ^ r % 4 * 2, (128, 64): lambda piece, r: piece ^ r % 2 * 4}
 
 
 def tile_of(a, box, at, steps=None, beyond=0):
@@ -92,23 +135,40 @@ def tile_of(a, box, at, steps=None, beyond=0):
     return np.where(np.logical_and.reduce(inside), found, beyond)
 
 
-def moved(mod, swizzle, x=0, y=0, fault=0, type_=np.float32):
+def pixels_of(a, start, corners, steps, offsets, count, channels, beyond=0):
+    """Those of an array (n, ..., c) that im2col brings, by the manual's text: along the box of an image, then of the next one. All
+    in the array's order of dimensions."""
+    (lower, upper), found, at = corners, np.full((count, channels), beyond, a.dtype), list(start)
+    for row in found:
+        place = [at[0], *(c + o for c, o in zip(at[1:-1], offsets))]
+        for c in range(at[-1], at[-1] + channels):
+            if c < a.shape[-1] and all(0 <= x < n for x, n in zip(place, a.shape)):
+                row[c - at[-1]] = a[(*place, c)]
+        for d in range(a.ndim - 2, -1, -1):
+            at[d] += steps[d]
+            if d == 0 or at[d] <= a.shape[d] - 1 + upper[d - 1]:
+                break
+            at[d] = lower[d - 1]
+    return found
+
+
+def moved(mod, swizzle, x=0, y=0, fault=0, type_=np.float32, atom=16):
     width = swizzle // 4 or 32
     a, b = ramp(20 * 44).reshape(20, 44)[:, :40], np.full((20, 44), -1, np.float32)
     seen = np.zeros(512, np.float32)
-    maps = [cuda.tensor_map(array, (16, width), swizzle=swizzle) for array in (a, b[:, :40].view(type_))]
+    maps = [cuda.tensor_map(array, (16, width), swizzle=swizzle, atom=atom) for array in (a, b[:, :40].view(type_))]
     mod.moved[1, 64](*maps, seen, x, y, 64 * width, fault)
     return a, b, seen[: 16 * width].reshape(16, width)
 
 
-@pytest.mark.parametrize("swizzle", MOVES)
-def test_a_tile_comes_swizzled_and_goes_back(mod, swizzle):
+@pytest.mark.parametrize("swizzle, atom", MOVES)
+def test_a_tile_comes_swizzled_and_goes_back(mod, swizzle, atom):
     for x, y in ((0, 0), (20, 9), (-4, -3), (36, 19), (40, 0)):
         for how in EVERY_ORDER:
             with how():
-                a, b, seen = moved(mod, swizzle, x, y)
+                a, b, seen = moved(mod, swizzle, x, y, atom=atom)
             pieces = seen.reshape(16, -1, 4)
-            order = np.array([[MOVES[swizzle](p, r) for p in range(pieces.shape[1])] for r in range(16)])
+            order = np.array([[MOVES[swizzle, atom](p, r) for p in range(pieces.shape[1])] for r in range(16)])
             tile = tile_of(a, seen.shape, (x, y))
             assert (np.take_along_axis(pieces, order[..., None], 1).reshape(tile.shape) == tile).all(), how
             kept = np.full_like(b, -1)
@@ -166,6 +226,60 @@ def test_one_to_five_dimensions(mod, shape, box, steps, fill):
         assert np.array_equal(seen, tile, equal_nan=True)
 
 
+# an array's shape; corners, steps, start (c first) and offsets (w first); pixels; and a box row: 4 floats, or 8 in a swizzle of 128
+BOXES = [((2, 4, 8), ((0,), (0,)), (1, 1, 1), (0, 1, 0), (0,), 9, None),
+         ((2, 4, 8), ((-1,), (-1,)), (2, 1, 1), (4, -1, 0), (1,), 12, None),
+         ((3, 9, 8, 12), ((-1, -1), (-1, -1)), (1, 2, 2, 1), (4, 3, 5, 0), (1, 1), 40, None),
+         ((3, 4, 5, 8), ((-2, -1), (1, 0)), (1, 1, 3, 1), (0, 1, -2, 1), (2, 255), 24, np.nan),
+         ((2, 3, 4, 3, 8), ((0, -1, -1), (-1, 0, 1)), (1, 1, 1, 2, 1), (0, 3, 0, 1, 0), (0, 1, 2), 30, None),
+         ((3, 4, 4, 16), ((0, 0), (-2, -2)), (1, 1, 1, 1), (8, 1, 0, 0), (2, 1), 16, 128)]
+
+
+@pytest.mark.parametrize("shape, corners, steps, start, offsets, count, more", BOXES)
+def test_pixels_by_im2col(mod, shape, corners, steps, start, offsets, count, more):
+    """Rows that are narrower than the swizzle lie its width apart."""
+    a, swizzle = ramp(int(np.prod(shape))).reshape(shape), 128 if more == 128 else None
+    fill, channels = (more, 4) if not swizzle else (None, 8)
+    one = cuda.tensor_map(a, (count, channels), corners=corners, steps=steps, swizzle=swizzle, fill=fill)
+    right = pixels_of(a, start[::-1], corners, steps, offsets[::-1], count, channels, fill or 0)
+    if swizzle:
+        apart, right = right.reshape(count, 2, 4), np.zeros((count, 8, 4), np.float32)
+        for row, piece in np.ndindex(count, 2):
+            right[row, piece ^ row % 8] = apart[row, piece]
+    for how in (cuda.profile, *EVERY_ORDER):
+        seen = np.zeros(right.size, np.float32)
+        with how() as report:
+            mod.pixels[f"{len(shape)}"][1, 32, right.nbytes](one, one, np.array((*start, *offsets), np.int32), seen, 16 * count * channels // 4,
+                                                           right.nbytes, 0)
+        assert np.array_equal(seen, right.ravel(), equal_nan=True), how
+        if how is cuda.profile:
+            inside = pixels_of(np.ones_like(a), start[::-1], corners, steps, offsets[::-1], count, channels)
+            assert report.launches[0].copies_in.bytes == 4 * inside.sum()
+
+
+def test_pixels_are_stored_where_they_are_in_the_tensor(mod):
+    a, corners = ramp(2 * 3 * 4 * 8).reshape(2, 3, 4, 8), ((0, 1), (0, -1))
+    for how in EVERY_ORDER:
+        b, seen = np.zeros_like(a), np.zeros(80, np.float32)
+        maps = [cuda.tensor_map(x, (20, 4), corners=corners) for x in (a, b)]
+        with how():
+            mod.pixels["4"][1, 32, 320](*maps, np.array((4, 1, 0, 0, 0, 0), np.int32), seen, 320, 320, 1)
+        right = np.zeros_like(a)
+        right[:, :, 1:3, 4:] = a[:, :, 1:3, 4:] + 1
+        assert (b == right).all(), how
+
+
+@pytest.mark.parametrize("place, corners, said", [
+    ((0, 4, 0), ((0,), (0,)), "tensorCoords outside of the bounding box"), ((0, -1, 0), ((0,), (0,)), "tensorCoords outside"),
+    ((0, 0, 0), ((0,), (1,)), "whose bounding box leaves the tensor")])
+def test_pixels_that_no_card_copies(mod, place, corners, said):
+    a = ramp(64).reshape(2, 4, 8)
+    one = cuda.tensor_map(a, (4, 4), corners=corners)
+    with pytest.raises(cuda.KernelError, match=said) as caught:
+        mod.pixels["3"][1, 32, 64](one, one, np.array((*place, 0), np.int32), np.zeros(16, np.float32), 64, 64, 1)
+    assert caught.value.kind == "bad descriptor" and "im2col" in str(caught.value)
+
+
 def launched(name, fault):
     return moved(compiled(SOURCE), 128, x=fault == 5, fault=fault)
 
@@ -178,7 +292,9 @@ A = np.zeros((4, 8), np.float32)
     (A, (4, 8), {"steps": (1, 9)}, "steps: 1 to 8"), (A, (4, 16), {"swizzle": 32}, "at most the 32 bytes"),
     (A, (4, 8), {"swizzle": 16}, "swizzle: 0, 32"), (A, (4, 8), {"fill": 1}, "fill: zeros"),
     (A.astype(np.int32), (4, 8), {"fill": np.nan}, "fill: zeros"), (A[:, :6].copy(), (4, 4), {}, "strides"), (A[:, 1:], (4, 4), {}, "begins"),
-    (A[:, ::2], (4, 4), {}, "side by side"), (A[:0], (4, 4), {}, "each dimension has 1")])
+    (A[:, ::2], (4, 4), {}, "side by side"), (A[:0], (4, 4), {}, "each dimension has 1"), (A, (4, 8), {"swizzle": 64, "atom": 32}, "atom: 16"),
+    (A[None], (9, 4), {"corners": ((-32769,), (0,))}, "corners: of an array"), (A[None], (9, 4), {"corners": ((0,), (-4,))}, "corners: a box"),
+    (A[None], (1025, 4), {"corners": ((0,), (0,))}, "1 to 256 and 1024"), (A, (9, 4), {"corners": ((), ())}, "corners: of an array")])
 def test_what_the_driver_refuses(array, box, more, said):
     with pytest.raises(cuda.ArgumentError, match=said) as caught:
         cuda.tensor_map(array, box, **more)
@@ -200,6 +316,9 @@ def test_the_driver_of_a_card_is_asked_the_same(monkeypatch):
     place, kind, rank, address, *lists = asked
     assert place.value % 64 == 0 and (kind, rank, address.value) == (7, 3, a.ctypes.data)
     assert [*map(list, lists[:4]), *lists[4:]] == [[12, 4, 3], [48, 192, 0], [8, 3, 2], [1, 2, 1], 0, 1, 0, 0]
+    driver.cuTensorMapEncodeIm2col, asked[:] = driver.cuTensorMapEncodeTiled, []
+    cuda.tensor_map(a, (9, 8), swizzle=128, atom=64, corners=((-1,), (1,)), fill=np.nan)
+    assert [[*asked[6]][0], [*asked[7]][0], *asked[8:10], list(asked[10]), *asked[11:]] == [-1, 1, 8, 9, [1, 1, 1], 0, 6, 0, 1]
 
 
 PROGRAM = SOURCE + r"""
