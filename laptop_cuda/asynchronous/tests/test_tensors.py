@@ -345,6 +345,66 @@ int main() {
     printf("%d\n", made());
 }
 """
+REFUSALS = SOURCE + r"""
+#include <cstdio>
+struct Asked {
+    unsigned type = 7, rank = 3, shift = 0, box = 4, step = 1, interleave = 0, swizzle = 0, promotion = 0, fill = 0, channels = 4, pixels = 9;
+    cuuint64_t size = 8, stride = 64;
+    int lower = 0, upper = 0;
+};
+float* a;
+alignas(64) CUtensorMap map;
+int made(Asked k, bool by_pixels) {
+    cuuint64_t sizes[] = {k.size, 4, 3, 1, 1}, strides[] = {k.stride, 256, 1024, 1024};
+    cuuint32_t box[] = {k.box, 4, 2, 1, 1}, steps[] = {k.step, k.step, 1, 1, 1};
+    int lower[] = {k.lower, 0, 0}, upper[] = {k.upper, 0, 0};
+    auto common = [&](auto encode, auto... tile) {
+        return (int)encode(&map, (CUtensorMapDataType)k.type, k.rank, (char*)a + k.shift, sizes, strides, tile..., steps, (CUtensorMapInterleave)k.interleave,
+                           (CUtensorMapSwizzle)k.swizzle, (CUtensorMapL2promotion)k.promotion, (CUtensorMapFloatOOBfill)k.fill);
+    };
+    return by_pixels ? common(cuTensorMapEncodeIm2col, lower, upper, k.channels, k.pixels) : common(cuTensorMapEncodeTiled, box);
+}
+void shown(const float* seen, int n) {
+    cudaDeviceSynchronize();
+    for (int i = 0; i < n; ++i) printf("%g ", seen[i]);
+    printf("\n");
+}
+int main() {
+    float* seen;
+    int* p;
+    cudaMallocManaged(&a, 1 << 16), cudaMallocManaged(&seen, 4096), cudaMallocManaged(&p, 64);
+    for (int i = 0; i < 1 << 14; ++i) a[i] = i;
+    TRIED
+    cuuint64_t sizes[] = {8, 3, 2}, strides[] = {128, 384}, wide[] = {256, 768};
+    cuuint32_t box[] = {8, 2, 1}, steps[] = {2, 1, 1};
+    int corners[] = {-1, 0};
+    for (int slice : {1, 2}) {          // slices of 16 and 32 bytes
+        auto swizzle = slice == 2 ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_NONE;
+        cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 3, a, sizes, slice == 2 ? wide : strides, box, steps, (CUtensorMapInterleave)slice,
+                               swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        cut<3><<<1, 32, 2048>>>(map, seen, 1, 128 * slice), shown(seen, 32 * slice);
+        cuTensorMapEncodeIm2col(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 3, a, sizes, slice == 2 ? wide : strides, corners, corners + 1, 4, 9, steps,
+                                (CUtensorMapInterleave)slice, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        p[0] = 3, p[1] = 1, p[2] = 0, p[3] = 1;
+        pixels<3><<<1, 32, 2048>>>(map, map, p, seen, 144 * slice, 288, 0), shown(seen, 36 * slice);
+    }
+    sizes[0] = 32, strides[0] = 128, box[0] = 32, box[1] = 8, sizes[1] = 8, steps[0] = 1;
+    cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, a, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                           CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    cut<2><<<1, 32, 2048>>>(map, seen, 0, 1024), shown(seen, 256);
+    moved<<<1, 64>>>(map, map, seen, 0, 0, 1024, 0);
+    printf("%d\n", cudaDeviceSynchronize() != cudaSuccess);
+}
+"""
+# what is asked otherwise, and what cuTensorMapEncodeTiled and ...Im2col answer: 1 is CUDA_ERROR_INVALID_VALUE
+TRIED = {"": "0 0", "k.rank = 0": "1 1", "k.rank = 2": "0 1", "k.rank = 6": "1 1", "k.shift = 8": "1 1", "k.size = 0": "1 1", "k.stride = 72": "1 1",
+         "k.stride = 1ull << 40": "1 1", "k.step = 9": "1 1", "k.step = 0": "1 1", "k.box = 3": "1 0", "k.box = 257": "1 0", "k.box = 16, k.swizzle = 1": "1 0",
+         "k.channels = 16, k.swizzle = 1": "0 1", "k.swizzle = 7": "1 1", "k.swizzle = 6": "0 0", "k.interleave = 3": "1 1", "k.promotion = 4": "1 1",
+         "k.fill = 1": "0 0", "k.fill = 1, k.type = 3": "1 1", "k.type = 14": "801 801", "k.type = 16": "1 1", "k.channels = 260": "0 1",
+         "k.channels = 0": "0 1", "k.pixels = 1025": "0 1", "k.lower = 32768": "0 1", "k.lower = -32768": "0 0", "k.upper = -4": "0 1",
+         "k.rank = 4, k.lower = -129": "0 1", "k.rank = 5, k.upper = 16": "0 1", "k.interleave = 1": "0 0", "k.interleave = 1, k.rank = 2": "1 1",
+         "k.interleave = 1, k.box = 3": "0 0", "k.interleave = 2": "1 1", "k.interleave = 2, k.swizzle = 1": "0 0",
+         "k.interleave = 2, k.swizzle = 1, k.shift = 16": "1 1", "k.interleave = 2, k.swizzle = 1, k.stride = 80": "1 1"}
 
 
 def test_a_program_makes_its_map_by_the_driver_and_its_copies_are_counted(tmp_path):
@@ -353,3 +413,28 @@ def test_a_program_makes_its_map_by_the_driver_and_its_copies_are_counted(tmp_pa
     assert ran.stdout == "0: 168 208 169\n1\n"
     assert (ran.total("copies_in"), ran.total("copies_in_bytes"), ran.total("copies_out_sectors")) == (1, 2048, 64)
     assert "2,048" in text(ran, "profile", {})
+
+
+def test_what_the_driver_answers_and_slices_of_channels(tmp_path):
+    tried = "".join(f'{{ Asked k; {more}; printf("%d %d, ", made(k, false), made(k, true)); }}\n' for more in TRIED)
+    (tmp_path / "map.cu").write_text(REFUSALS.replace("TRIED", tried + 'printf("\\n");'))
+    ran = run(tmp_path / "map.cu")
+    answers, *seen, stored = ran.stdout.splitlines()
+    assert dict(zip(TRIED, answers.split(", "))) == TRIED
+    seen = [np.array(line.split(), float) for line in seen]
+    for slice_, tile, pixels in ((4, *seen[:2]), (8, *seen[2:4])):
+        a = np.arange(2 * 3 * 8 * slice_).reshape(2, 3, 8, slice_)           # n, c / slice, w, the channels of a slice
+        columns = np.zeros((1, 2, 4, slice_))
+        columns[0, :, :2] = a[1, 1:, 4:8:2]
+        right = pixels_of(a[:, 1], (0, 3, 0), ((-1,), (0,)), (1, 2, 1), (1,), 9, slice_)
+        for found, rows in ((tile, columns.reshape(-1, slice_)), (pixels, right)):
+            moves = np.arange(rows.size // 4)
+            moves = moves ^ (moves // 8 % 2 if slice_ == 8 else 0)           # the swizzle of 32 bytes
+            assert (found[:rows.size].reshape(-1, 4)[moves].ravel() == rows.ravel()).all()
+    halves = np.arange(256).reshape(8, 8, 2, 2)                              # rows, pieces, halves
+    right = np.zeros_like(halves)
+    for r, piece in np.ndindex(8, 8):
+        right[r, piece ^ r % 4 * 2] = halves[r, piece, ::-1] if r % 2 else halves[r, piece]
+    assert (seen[4] == right.ravel()).all() and stored == "1"
+    error, = ran.errors
+    assert error["kind"] == "bad descriptor" and "flips 8 bytes; only loads may" in error["message"]
