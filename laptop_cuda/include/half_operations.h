@@ -14,7 +14,7 @@ struct alignas(2) LAPTOP_SCALAR {
 #ifndef LAPTOP_UNIONS
     // Copies are spelt out because g++ and clang hook neither a struct argument read from memory nor a struct result
     // written to it, unless a constructor does it.
-    LAPTOP_IN_PLACE LAPTOP_SCALAR(const LAPTOP_SCALAR& other) : __x(other.__x) {}
+    LAPTOP_IN_PLACE constexpr LAPTOP_SCALAR(const LAPTOP_SCALAR& other) : __x(other.__x) {}
     LAPTOP_IN_PLACE LAPTOP_SCALAR& operator=(const LAPTOP_SCALAR& other) { return __x = other.__x, *this; }
 #endif
     LAPTOP_QUIET LAPTOP_SCALAR(LAPTOP_RAW raw) : __x(raw.x) {}
@@ -46,7 +46,7 @@ struct alignas(4) LAPTOP_PAIR {
     LAPTOP_IN_PLACE LAPTOP_PAIR(const LAPTOP_PAIR& other) { *(uint32_t*)this = *(const uint32_t*)&other; }
     LAPTOP_IN_PLACE LAPTOP_PAIR& operator=(const LAPTOP_PAIR& other) { return *(uint32_t*)this = *(const uint32_t*)&other, *this; }
 #endif
-    LAPTOP_QUIET LAPTOP_PAIR(LAPTOP_SCALAR low, LAPTOP_SCALAR high) : x(low), y(high) {}
+    LAPTOP_QUIET constexpr LAPTOP_PAIR(LAPTOP_SCALAR low, LAPTOP_SCALAR high) : x(low), y(high) {}
     LAPTOP_QUIET LAPTOP_PAIR(LAPTOP_PAIR_RAW raw) : x(LAPTOP_RAW{raw.x}), y(LAPTOP_RAW{raw.y}) {}
     LAPTOP_IN_PLACE operator LAPTOP_PAIR_RAW() const { return LAPTOP_PAIR_RAW{x.__x, y.__x}; }
 };

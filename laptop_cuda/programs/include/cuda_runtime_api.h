@@ -47,9 +47,10 @@ enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, c
 typedef struct CUstream_st* cudaStream_t;
 enum cudaLaunchAttributeID { cudaLaunchAttributeIgnore, cudaLaunchAttributeCooperative = 2,
                              cudaLaunchAttributeClusterDimension = 4,
-                             cudaLaunchAttributeProgrammaticStreamSerialization = 6, cudaLaunchAttributePriority = 8 };
+                             cudaLaunchAttributeProgrammaticStreamSerialization = 6, cudaLaunchAttributePriority = 8,
+                             cudaLaunchAttributePreferredClusterDimension = 11 };
 union cudaLaunchAttributeValue {
-    int cooperative, programmaticStreamSerializationAllowed, priority; struct { unsigned x, y, z; } clusterDim;
+    int cooperative, programmaticStreamSerializationAllowed, priority; struct { unsigned x, y, z; } clusterDim, preferredClusterDim;
 };
 struct cudaLaunchAttribute { cudaLaunchAttributeID id; cudaLaunchAttributeValue val; };
 struct cudaLaunchConfig_t {
