@@ -56,8 +56,8 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     tool = compiler()
     include = [*(f"-I{p}" for p in search), *include_flags()] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include + warn
-    if traced and not tool.clang:
-        flags.append(by_value.FLAG)
+    if traced:
+        flags += tool.own_arrays(text) if tool.clang else [by_value.FLAG]
     own, runtime = _beforehand(tool, flags, text.startswith(HEAD))
     link = _link(tool, [str(runtime)])
     made = cache() / digest(text, *flags, *link, *tool.command, tool.version)
@@ -75,7 +75,7 @@ def program(units: dict[Path, str], files: dict[str, str], more: list[str], trac
     tool = compiler()
     more = [f for f in more if f != "-fopenmp" or has_openmp(tool.command)]       # see omp.h
     flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + [*WARNINGS, *include_flags()]
-    flags += tool.traced() if traced else tool.plain()
+    flags += tool.traced() + tool.own_arrays("".join(units.values())) if traced else tool.plain()
     flags += [f for f in more if f[:2] not in ("-l", "-L")]
     plain = all(text.startswith(HEAD) for text in units.values()) and all(f[:2] in ("-s", "-I") for f in more)
     own, runtime = _beforehand(tool, flags, plain)

@@ -47,7 +47,8 @@ def statement(template: str, outputs: list[Operand], inputs: list[Operand]) -> s
         if n in by_address:
             before += f"uint32_t* const laptop_own_{n} = (uint32_t*)&({operand.text}); "
             continue
-        reads = "=" not in operand.constraint
+        only_set = "@" not in template and not labels and not re.search(rf"\blaptop_{n}\b(?! = )", body)
+        reads = "=" not in operand.constraint and not (n < len(outputs) and only_set)        # "+r" of what is only set
         start = f"{SPACE}put({operand.text})" if reads else "0"
         before += f"{SPACE}reg laptop_{n} = {start}; (void)laptop_{n}; "
         if n < len(outputs):

@@ -48,10 +48,14 @@ static const int OPERATIONS[2][3] = {{LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, L
                                      {LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE, LAPTOP_SHARED_ATOMIC}};
 
 // Structs of the source's own copy themselves in functions of the compiler's: an access there is one of the line that
-// calls for the copy. Null: the copy of a kernel's argument, which the host has read.
-static const void* site_of(const Thread* t, const void* pc) {
+// calls for the copy. Null: the copy of a kernel's argument, which the host has read, and of its members that copy themselves.
+static bool copies(const void* pc) {
     auto after = std::upper_bound(run->copiers.begin(), run->copiers.end(), Code{(uintptr_t)pc, ~(uintptr_t)0});
-    if (after == run->copiers.begin() || (uintptr_t)pc > (after - 1)->second) return pc;
+    return after != run->copiers.begin() && (uintptr_t)pc <= (after - 1)->second;
+}
+static const void* site_of(const Thread* t, const void* pc) {
+    if (t->depth > KERNEL_DEPTH && run->by_code && copies(t->returns[KERNEL_DEPTH])) return nullptr;
+    if (!copies(pc)) return pc;
     return t->depth > KERNEL_DEPTH ? t->returns[t->depth <= 64 ? t->depth - 1 : 63] : nullptr;
 }
 

@@ -75,6 +75,7 @@ void moves_struct(Thread* t, const Half& one) {
     t->half = pair ? Half{} : one;
     uintptr_t from = one.action ? other.address : one.address, to = one.action ? one.address : other.address;
     if (!pair) return;
+    if (is_own(t, to) && t->nothing.pc && t->nothing.address == from) t->nothing.to = to;        // moved, which is no use of it
     if (is_own(t, to)) return forget_own(t, [&](const Unset& u) { return u.address >= to && u.address < to + one.bytes; });
     Found f = found_quickly(t, to, one.bytes);
     uint8_t* flags = f.region && is_own(t, from) ? flags_of(t, f, to) : nullptr;

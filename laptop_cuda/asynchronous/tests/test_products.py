@@ -175,6 +175,8 @@ FORMS += [(8, "f32", "bf16", "bf16", 128, (0, 0), {"negated": (-1, 1)}), (256, "
           (48, "s32", "s8", "u8", 128, (), {}), (8, "s32", "u8", "u8", 0, (), {"satfinite": ".satfinite"}),
           (16, "f32", "f16", "f16", 128, (1,), {"from_registers": True}), (16, "f32", "tf32", "tf32", 32, (), {"from_registers": True}),
           (32, "s32", "s8", "s8", 64, (), {"from_registers": True}), (16, "f32", "f16", "f16", 0, (0, 0), {"adds": 0})]
+FORMS += [(16, "f32", "f16", "f16", width, turned, {"base": base})
+          for width, turned, base in ((128, (0, 0), 3), (64, (0, 1), 1), (128, (1, 0), 7), (32, (0, 0), 1))]
 
 
 def kernel(number):
@@ -185,6 +187,8 @@ def kernel(number):
     text = function(n, d, a, b, immediates, in_registers, more.get("satfinite", "")) + (
         ONCE.replace("COUNT", str(n // (4 if d == "f16" else 2))).replace("SUM", "float" if d == "f32" else "uint32_t")
         .replace("A, desc", "held, desc" if in_registers else "described(tile, leading, stride, mode), desc"))
+    if base := more.get("base"):         # the patterns of the swizzle begin so many lines of 128 bytes further
+        text = text.replace("described(tile", f"uint64_t({base}) << 49 | described({32 * base} + tile")
     return text.replace("ONE", one).replace("multiply(", f"multiply{number}(").replace("once(", f"once{number}(")
 
 
@@ -210,7 +214,7 @@ def test_a_product_in_every_layout_and_type(number):
         drawn = random.choice(list(known), (rows, depth))
         values.append(drawn.astype(float))
         bits = np.vectorize(lambda v: known[v])(drawn)
-        images.append(image(bits, itemsize, width, turn))
+        images.append(np.roll(image(bits, itemsize, width, turn), 32 * more.get("base", 0)))
         if type_ is a and rows == 64:
             each = 4 // itemsize
             t, r, j = np.ogrid[:128, :4, :each]
