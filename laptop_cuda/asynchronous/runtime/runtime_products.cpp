@@ -218,11 +218,12 @@ static void check_descriptor(const Factor& f, const char* name, const void* site
     if (f.registers || !run->traced) return;
     uint32_t width = WIDTHS[f.descriptor >> 62], lines = width / 16, base = f.descriptor >> 49 & 7;
     uint32_t past = ((f.descriptor >> 3) - base) & (lines - !!lines);
+    bool stray = f.descriptor & 0x3ff1c000c0000000;
+    if (!stray && !past) return;         // no string before: one of C++20 has hooks of the program's
     std::string wrong = std::string("gives wgmma.mma_async ") + name;
-    if (f.descriptor & 0x3ff1c000c0000000) wrong += " with a bit outside of its fields (30-31, 46-48 or 52-61)";
-    else if (past) wrong += " whose start address is " + std::to_string(past * 128 % (8 * width)) + " bytes into a pattern of " +
-                            std::to_string(8 * width) + " bytes, with a base offset of " + std::to_string(base);
-    else return;
+    if (stray) wrong += " with a bit outside of its fields (30-31, 46-48 or 52-61)";
+    else wrong += " whose start address is " + std::to_string(past * 128 % (8 * width)) + " bytes into a pattern of " +
+                  std::to_string(8 * width) + " bytes, with a base offset of " + std::to_string(base);
     breaks_rule("bad descriptor", (wrong + " (PTX, wgmma, matrix descriptor).").c_str(), site);
 }
 

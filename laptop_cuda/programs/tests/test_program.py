@@ -166,8 +166,10 @@ struct Lock {
     __device__ void unlock() { __threadfence(); atomicExch(mutex, 0); }
 };
 struct Pair { int a, b; };
-__global__ void add(Lock lock, int* sum) {
-    if (threadIdx.x == 0) { lock.lock(); *sum += 1; lock.unlock(); }
+struct Copied { int n; Copied(int n) : n(n) {} __host__ __device__ Copied(const Copied& other) : n(other.n) {} };
+struct Holds { Copied one; };
+__global__ void add(Lock lock, const Holds holds, int* sum) {
+    if (threadIdx.x == 0) { lock.lock(); *sum += holds.one.n; lock.unlock(); }
 }
 __global__ void changes(Pair& pair, int by) { pair.b = pair.a + by; }
 int main() {
@@ -176,7 +178,7 @@ int main() {
     Pair* pair;
     cudaMallocManaged(&sum, sizeof(int)); cudaMallocManaged(&pair, sizeof(Pair));
     *sum = 0, *pair = Pair{1, 0};
-    add<<<4, 32>>>(lock, sum);
+    add<<<4, 32>>>(lock, Holds{1}, sum);
     changes<<<1, 1>>>(*pair, 3);
     cudaDeviceSynchronize();
     printf("%d %d\n", *sum, pair->b);
@@ -185,7 +187,8 @@ int main() {
 
 
 def test_an_argument_with_a_destructor_and_one_by_reference(tmp_path):
-    """No thread frees what its copy of an argument owns, but the host does; a reference is the host's own."""
+    """No thread frees what its copy of an argument owns, but the host does; a reference is the host's own. Members may copy
+    themselves."""
     ran = run(written(tmp_path, OWNERS))
     assert (ran.stdout, [error["kind"] for error in ran.errors], ran.crash) == ("4 4\n", ["misuse"], "")
 
