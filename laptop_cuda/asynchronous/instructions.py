@@ -18,6 +18,8 @@ DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u
 SUMS = {"f16": ("f32", "f16"), "bf16": ("f32",), "tf32": ("f32",), "e4m3": ("f32", "f16"), "e5m2": ("f32", "f16"),
         "s8": ("s32",), "u8": ("s32",)}
 EIGHT_BITS_WIDE = (8, 16, 24, *range(32, 257, 16))
+NO_SHAPE = (", which does not exist: m64nNk{} of {}, with N of 8 to 256 in steps of 8, and of s8 and u8 8, 16, 24 and from 32 "
+            "on in steps of 16 (PTX, wgmma.mma_async, shapes).")
 LETTERS = {"f16": "h", "e4m3": "4", "e5m2": "5"}
 
 
@@ -138,11 +140,12 @@ def _product(mods: list[str], given: list, opcode: str) -> str:
     if mods == ["wait_group", "sync", "aligned"]:
         return f"{P}wait_for_products({whole(given[0])});"
     how, sync, aligned, shape, d, a, b, *more = mods
-    depth, wide = DEPTHS[a], int(re.fullmatch(r"m64n(\d+)k(\d+)", shape)[1])
-    if ([how, sync, aligned] != ["mma_async", "sync", "aligned"] or shape != f"m64n{wide}k{depth}" or d not in SUMS[a]
-            or DEPTHS[b] != depth or (a != b and depth != 32) or more not in ([], ["satfinite"] * (d == "s32"))
-            or wide not in (range(8, 257, 8) if d != "s32" else EIGHT_BITS_WIDE)):
+    depth, wide = DEPTHS.get(a), int((re.fullmatch(r"m64n(\d+)k\d+", shape) or "00")[1])
+    if ([how, sync, aligned] != ["mma_async", "sync", "aligned"] or a not in SUMS or d not in SUMS[a] or DEPTHS.get(b) != depth
+            or (a != b and depth != 32) or more not in ([], ["satfinite"] * (d == "s32"))):
         raise Unknown(opcode)
+    if shape != f"m64n{wide}k{depth}" or wide not in (range(8, 257, 8) if d != "s32" else EIGHT_BITS_WIDE):
+        return f'{P}no_shape("gives wgmma.mma_async the shape {shape}{NO_SHAPE.format(depth, a)}");'
     sums, first, second, adds, *rest = given
     if len(sums) != wide // (4 if d == "f16" else 2) or not all(re.fullmatch(r"laptop_\d+", s) for s in sums):
         raise Unknown(opcode)

@@ -61,11 +61,14 @@ void product_fence();
 void product_commit();
 void product_wait(uint32_t groups_left, const void* site);
 void set_registers(uint32_t to, bool more, const void* site);
+// `what` names the argument and the rule, after the kernel's name.
+[[noreturn]] void breaks_rule(const char* kind, const char* what, const void* site);
 
 namespace ptx {
 LAPTOP_FN void multiply(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool adds) {
     product(form, sums, a, b, adds, LAPTOP_SITE);
 }
+LAPTOP_FN void no_shape(const char* what) { breaks_rule("bad descriptor", what, LAPTOP_SITE); }
 LAPTOP_FN void registers(uint32_t to, bool more) { set_registers(to, more, LAPTOP_SITE); }
 LAPTOP_FN void wait_for_products(uint32_t groups_left) { product_wait(groups_left, LAPTOP_SITE); }
 LAPTOP_FN void barrier_init(void* b, uint32_t count) {

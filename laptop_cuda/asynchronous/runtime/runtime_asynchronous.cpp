@@ -34,6 +34,7 @@ struct Copy {
     char fill;                   // of what is beyond the tensor
     Block* issuer;
     Reduction reduction;
+    uint8_t swizzle, atom;       // of a tensor copy, which has an atom
     bool of_thread;              // st.async and red.async go where the thread's own stores do
     bool arrives;                // no copy but an arrival, when those are done that its thread issued by cp.async before
 
@@ -55,6 +56,7 @@ struct Issuer {
 struct Asynchronous {            // of a block
     std::unordered_map<uintptr_t, Barrier> barriers;
     std::vector<Copy> copies;
+    std::vector<Written> tiles;
     std::vector<Issuer> threads;
     uint32_t fenced_interval[2] = {};    // the last in which any thread fenced between the proxies
     std::shared_ptr<std::vector<struct Warpgroup>> warpgroups;
@@ -260,6 +262,15 @@ void must_be_fenced(uintptr_t address, size_t bytes, int action, bool must_be_kn
     }
 }
 
+const Written* written_at(uintptr_t address) {
+    for (const Written& w : of(here()).tiles) {
+        if (address - w.low >= w.bytes) continue;
+        Found f = found_quickly(current, address, 4);
+        return f.region && f.region->cells && f.region->cells[(address - f.low) / f.region->grain].pc[Cell::WRITER] & BY_COPY ? &w : nullptr;
+    }
+    return nullptr;
+}
+
 static void written_by_copy(uintptr_t address, size_t bytes, const void* site) {
     for (uintptr_t at = address; at < address + bytes; at += 4) {
         Found f = found_in_cluster(at, 1, site);
@@ -385,6 +396,12 @@ static void begin_in(Block& target, Copy c, Side in_shared, int64_t further, con
     for (Stretch& s : c.stretches) (loads ? s.to : s.from) += further;
     if (loads) c.barrier += further;
     bool late = is_late(), checked = is_checked();
+    if (loads && checked) {
+        auto& tiles = of(target).tiles;
+        auto over = [&](const Written& w) { return w.low < in_shared.address + in_shared.bytes && in_shared.address < w.low + w.bytes; };
+        tiles.erase(std::remove_if(tiles.begin(), tiles.end(), over), tiles.end());
+        if (c.atom) tiles.push_back({in_shared.address, in_shared.bytes, c.swizzle, c.atom});
+    }
     uint32_t phase = loads ? of(target).barriers[c.barrier].ended : c.group;
     note(here(), c.thread, LAPTOP_COPY_ISSUED, (void*)c.barrier, phase, site, c.name, c.bytes);
     if (checked) put_in_flight(target, c, in_shared, !loads, site);
@@ -447,7 +464,8 @@ void bulk_copy(void* to, const void* from, uint32_t bytes, void* barrier, uint32
     if ((uintptr_t)to % 16) breaks_rule("misaligned", "gives a bulk copy a dstMem that is no multiple of 16" OF_BULK, site);
     if ((uintptr_t)from % 16) breaks_rule("misaligned", "gives a bulk copy a srcMem that is no multiple of 16" OF_BULK, site);
     if (bytes % 16) breaks_rule("misaligned", "gives a bulk copy a size that is no multiple of 16" OF_BULK, site);
-    if (is_shared(to) && is_shared(from)) trap("a bulk copy from shared memory to that of the same block,", site);
+    if (is_shared(to) && is_shared(from))
+        breaks_rule("assertion", "gives a bulk copy from shared memory a dstMem in that of the same block, not of another one (PTX, cp.async.bulk).", site);
     check_target(to, barrier, site);
     if (!barrier && !is_shared(from)) trap("a bulk copy of a group that is not from shared memory,", site);
     Busy busy;
@@ -579,7 +597,7 @@ void tensor_copy(void* shared, const void* map, const int* at, int rank, void* b
     if (!barrier && std::any_of(at, at + rank, [](int c) { return c < 0; })) trap("a tensor copy to global memory at a coordinate below 0", site);
     Busy busy;
     Copy c = {};
-    c.reduction = r, c.barrier = (uintptr_t)barrier, c.fill = m.fill && barrier ? (char)0xff : 0;
+    c.reduction = r, c.barrier = (uintptr_t)barrier, c.fill = m.fill && barrier ? (char)0xff : 0, c.swizzle = m.swizzle, c.atom = m.atom;
     std::vector<Side> rows;
     std::vector<RowAt> places = offsets ? rows_of_pixels(m, at, offsets, barrier, site) : rows_of_box(m, at);
     uint32_t row = m.interleave ? m.interleave : m.box[0] * m.itemsize, apart = std::max<uint32_t>(row, m.swizzle);

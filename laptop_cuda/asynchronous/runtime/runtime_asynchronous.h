@@ -8,8 +8,8 @@
 namespace laptop {
 inline Block& here() { return *current->warp->block; }
 inline bool is_checked() { return run->sanitizing && here().watched; }
-// `what` names the argument and the rule, after the kernel's name.
-[[noreturn]] void breaks_rule(const char* kind, const char* what, const void* site);
+struct Written { uintptr_t low; uint32_t bytes; uint8_t swizzle, atom; };        // a tile, by a tensor copy
+const Written* written_at(uintptr_t address);        // null where a thread has written since
 bool is_late();                  // whether what is issued now ends as late as is legal, or at once
 void await_the_others(const void* site);         // until nobody else can go on
 const void* new_name();          // of what is in flight in this block

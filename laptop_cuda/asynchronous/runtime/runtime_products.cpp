@@ -170,8 +170,28 @@ static void make(Warpgroup& g, Product& p) {
     no_longer_in_flight(here(), p.name, false);
 }
 
+// A factor whose descriptor has another swizzle than the tensor copy that wrote it: what either means, line by line.
+static void check_swizzle(const Layout& layout, uintptr_t address, const char* name, const void* site) {
+    const Written* tile = written_at(address);
+    if (!tile || (tile->swizzle == layout.swizzle && (!tile->swizzle || tile->atom == 16))) return;
+    static char text[1024];
+    int n = snprintf(text, sizeof text, "gives wgmma.mma_async %s a swizzle of %u bytes, and the tile was written by a tensor copy with one of %u%s (PTX, "
+                     "wgmma, matrix descriptor).\n    Pieces of 16 bytes, by lines of 128, as written and as they are read:", name, layout.swizzle,
+                     tile->swizzle, tile->atom == 16 ? "" : " that moves more than 16 together");
+    for (uint32_t line = 0; line < 8; ++line) {
+        for (unsigned side = 0; side < 2; ++side) {
+            n += snprintf(text + n, sizeof text - n, side ? "   | " : "\n    ");
+            for (uint32_t piece = 0; piece < 8; ++piece) {
+                uint32_t at = side ? swizzled(128 * line + 16 * piece, layout.swizzle) : swizzled(128 * line + 16 * piece, tile->swizzle, tile->atom & ~1u);
+                n += snprintf(text + n, sizeof text - n, " %u", at / 16 % 8);
+            }
+        }
+    }
+    breaks_rule("bad descriptor", text, site);
+}
+
 // Its thread reads the rows of its own warp and all columns, of memory that nobody may write before the product is made.
-static void check_factor(const Product& p, const Factor& f, char type, uint32_t rows, uint32_t first) {
+static void check_factor(const Product& p, const Factor& f, const char* name, char type, uint32_t rows, uint32_t first) {
     if (f.registers) return;
     Layout layout(f, type);
     auto& in_flight = here().in_flight;
@@ -188,6 +208,7 @@ static void check_factor(const Product& p, const Factor& f, char type, uint32_t 
         uint32_t bytes = pieces[end - 1] + 16 - pieces[i];
         check_in_flight(in_flight, address, bytes, 0, p.site);
         if (!found_quickly(current, address, bytes).region) check_range(address, bytes, 0, p.site);
+        check_swizzle(layout, address, name, p.site);
         must_be_fenced(address, bytes, 0, true, p.site);
         in_flight.push_back({address, bytes, current->index, 0, code_offset(p.site), p.name, "from product", true, 1, 0, &here()});
     }
@@ -254,8 +275,8 @@ void product(const Form& form, uint32_t* const* sums, Factor a, Factor b, bool a
     note(here(), current->index, LAPTOP_PRODUCT_ISSUED, nullptr, me.group, site, p.name);
     if (is_checked() && t % 32 == 0) {
         unsettle();
-        check_factor(p, a, form.a, ROWS / 4, t / 32 * 16);
-        check_factor(p, b, form.b, form.n, 0);
+        check_factor(p, a, "a-desc", form.a, ROWS / 4, t / 32 * 16);
+        check_factor(p, b, "b-desc", form.b, form.n, 0);
     }
     if (++p.issued < GROUP) return;
     // One row of a factor is 32 bytes. A card reads each once for the warpgroup.
