@@ -24,41 +24,51 @@ def _need(holds: bool, rule: str) -> None:
         raise BadDescriptor("bad descriptor", f"tensor_map: {rule} ({MANUAL})")
 
 
+def _check_row(size: int, swizzle: int, atom: int, fill: float, dtype: str) -> None:
+    _need(size % 16 == 0, f"box: rows of a multiple of 16 bytes, not of {size}")
+    _need(swizzle in (0, 32, 64, 128), f"swizzle: 0, 32, 64 or 128 bytes, not {swizzle}")
+    _need(atom == 16 or swizzle == 128 and atom in (32, 64),
+          f"atom: 16 bytes, of a swizzle of 128 also 32 or 64, not {atom} of {swizzle}")
+    _need(not swizzle or size <= swizzle, f"box: a row has at most the {swizzle} bytes of the swizzle, not {size}")
+    _need(fill == 0 or fill != fill and dtype.startswith(("float", "bfloat")),
+          f"fill: zeros (None, 0), or NaN in an array of floating-point numbers, not {fill} in {dtype}")
+
+
+def _check_corners(lower, upper, shape) -> None:
+    limit, n = {3: 32768, 4: 128, 5: 16}.get(len(shape), 0), len(shape) - 2
+    _need(len(lower) == len(upper) == n > 0 and all(-limit <= c < limit for c in (*lower, *upper)),
+          f"corners: of an array of 3, 4 or 5 dimensions 1, 2 or 3 each, from {-limit} to {limit - 1}, not "
+          f"{lower, upper}")
+    _need(all(a < size + b for a, b, size in zip(lower, upper, shape[1:])),
+          f"corners: a box of pixels that is not empty, not {lower, upper}")
+
+
 def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None, *, steps=None, atom: int = 16,
                corners=None) -> Held:
     """The 128 bytes for an array of 1 to 5 dimensions. `box`: a tile's sizes, in the array's order of dimensions; `steps`:
-    take every so-manieth element; `swizzle`: 32, 64 or 128 bytes, of which `atom` are moved together: 16, or of 128 also 32
-    or 64; `fill`: what is read beyond the array, 0 or NaN. By im2col, with `corners` of the box of pixels in (d, h, w), the
-    lower and the upper: `box` is the pixels and the channels of each."""
+    take every so-manieth element; `swizzle`: 32, 64 or 128 bytes, of which `atom` move together: 16, or of 128 also 32 or
+    64; `fill`: what is read beyond the array, 0 or NaN. With `corners` of a box in (d, h, w), the lower and the upper, by
+    im2col: `box` is the pixels and the channels of each."""
     swizzle, fill = swizzle or 0, fill or 0
     shape, rank = tuple(array.shape), array.ndim
     itemsize = array.element_size() if arrays.is_tensor(array) else array.itemsize
-    box, steps = tuple(box), tuple(steps or (1,) * rank)
-    lower, upper = map(tuple, corners or ((), ()))
+    box, steps, (lower, upper) = tuple(box), tuple(steps or (1,) * rank), map(tuple, corners or ((), ()))
     strides = [s * itemsize for s in array.stride()] if arrays.is_tensor(array) else list(array.strides)
     address = arrays.address(array) or 0
     _need(1 <= rank <= 5 and len(box) == (2 if corners else rank) and len(steps) == rank,
-          f"array has {rank} dimensions, box {len(box)} and steps {len(steps)}; all have the same number, 1 to 5, a box of pixels 2")
+          f"array has {rank} dimensions, box {len(box)} and steps {len(steps)}; all have the same number, 1 to 5 (im2col: box 2)")
     _need(all(0 < n <= 1 << 32 for n in shape), f"array: each dimension has 1 to 2^32 elements, not {shape}")
     _need(address % 16 == 0, f"array: begins at a multiple of 16 bytes, not at {address:#x}")
     _need(strides[-1] == itemsize and not any(s % 16 or not 0 <= s < 1 << 40 for s in strides[:-1]),
           "array: elements of the last dimension lie side by side, and the strides of the others are multiples of 16 bytes "
           f"below 2^40, not {strides}")
     most = (1024, 256) if corners else (256,) * rank
-    _need(all(1 <= b <= n for b, n in zip(box, most)), f"box: 1 to {' and '.join(map(str, sorted({*most})))} elements in each dimension, not {box}")
+    _need(all(1 <= b <= n for b, n in zip(box, most)), f"box: 1 to {most[-1]} elements in each dimension"
+          f"{', and to 1,024 pixels' if corners else ''}, not {box}")
     _need(all(1 <= s <= 8 for s in steps), f"steps: 1 to 8 in each dimension, not {steps}")
-    _need(box[-1] * itemsize % 16 == 0, f"box: rows of a multiple of 16 bytes, not of {box[-1]} x {itemsize}")
-    _need(swizzle in (0, 32, 64, 128), f"swizzle: 0, 32, 64 or 128 bytes, not {swizzle}")
-    _need(atom == 16 or swizzle == 128 and atom in (32, 64), f"atom: 16 bytes, of a swizzle of 128 also 32 or 64, not {atom} of {swizzle}")
+    _check_row(box[-1] * itemsize, swizzle, atom, fill, arrays.dtype_of(array))
     if corners:
-        limit = {3: 32768, 4: 128, 5: 16}.get(rank, 0)
-        _need(len(lower) == len(upper) == rank - 2 > 0 and all(-limit <= c < limit for c in (*lower, *upper)),
-              f"corners: of an array of 3, 4 or 5 dimensions 1, 2 or 3 each, from {-limit} to {limit - 1}, not {corners}")
-        _need(all(a < n + b for a, b, n in zip(lower, upper, shape[1:])), f"corners: a box of pixels that is not empty, not {corners}")
-    _need(fill == 0 or fill != fill and arrays.dtype_of(array).startswith(("float", "bfloat")),
-          f"fill: zeros (None, 0), or NaN in an array of floating-point numbers, not {fill} in {arrays.dtype_of(array)}")
-    _need(not swizzle or box[-1] * itemsize <= swizzle,
-          f"box: a row has at most the {swizzle} bytes of the swizzle, not {box[-1] * itemsize}")
+        _check_corners(lower, upper, shape)
 
     def inner_first(numbers):
         return (*reversed(tuple(numbers)), *(0,) * (5 - rank))
@@ -66,10 +76,11 @@ def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None
     if arrays.on_gpu(array):
         sides = (inner_first(x)[:rank] for x in (shape, strides, steps))
         return _of_driver(array, *sides, box[::-1], (lower[::-1], upper[::-1]), (swizzle, atom), fill != fill)
-    sizes = (*box[::-1], *(0,) * (5 - len(box)))
     ends = ((*c[::-1], *(0,) * (3 - len(c))) for c in (lower, upper))
-    raw = struct.pack("=I4BQ5Q5Q5H6B6h3B", MADE, rank, itemsize, swizzle, fill != fill, address, *inner_first(shape), *inner_first(strides),
-                      *sizes, *inner_first((*steps[:-1], 1)), TYPES.get(arrays.dtype_of(array), 0), *chain(*ends), 0, atom, bool(corners))
+    sizes = (*box[::-1], *(0,) * (5 - len(box)))
+    numbers = (*inner_first(shape), *inner_first(strides), *sizes, *inner_first((*steps[:-1], 1)))
+    raw = struct.pack("=I4BQ5Q5Q5H6B6h3B", MADE, rank, itemsize, swizzle, fill != fill, address, *numbers,
+                      TYPES.get(arrays.dtype_of(array), 0), *chain(*ends), 0, atom, bool(corners))
     span = (1 + sum((n - 1) * s // itemsize for n, s in zip(shape, strides)),)
     whole = array.as_strided(span, (1,)) if arrays.is_tensor(array) else as_strided(array, span, (itemsize,))
     return held(raw.ljust(SIZE, b"\0"), [whole])             # gaps between rows included

@@ -1,11 +1,10 @@
-"""Tiles of several warps, barriers of a part of the block, the heap of kernels; and newer instructions, which are errors
+"""Tiles of several warps, barriers of a part of the block; and newer instructions, which are errors
 where they are reached and nowhere else."""
 import numpy as np
 import pytest
 
 import laptop_cuda as cuda
 from engine_kit import ORDERS, line_of, mod, ramp  # noqa: F401
-from laptop_cuda.programs import run
 
 SOURCE = r"""
 #include <cooperative_groups.h>
@@ -45,34 +44,6 @@ __global__ void hopper(float* x, int reached) {
     if (reached == 2) cg::this_multi_grid().sync();
     if (reached == 3) x[0] = *(float*)malloc(4);
     x[threadIdx.x] = 1;
-}
-"""
-
-HEAP = r"""
-#include <cstdio>
-#include <cstdlib>
-struct Node { int value; Node* next; __device__ ~Node() { value = -1; } };
-__global__ void lists(int* out, int bug) {
-    Node* head = nullptr;
-    for (int i = 0; i < 4; ++i) head = new Node{i + (int)threadIdx.x, head};
-    int sum = 0;
-    for (Node *node = head, *next; node; node = next) {
-        next = node->next, sum += node->value;
-        delete node;
-        if (bug == 1) sum += node->value;
-    }
-    int* more = (int*)malloc(4 * sizeof(int));
-    for (int i = 0; i < 4 + (bug == 2); ++i) more[i] = i;
-    Node* fresh = new Node[1]{{3, nullptr}};
-    out[threadIdx.x] = sum + more[3] + fresh[0].value;
-    delete[] fresh;
-    free(more);
-}
-int main(int argc, char** argv) {
-    int* out;
-    cudaMallocManaged(&out, 32 * sizeof(int));
-    lists<<<1, 32>>>(out, argc > 1 ? atoi(argv[1]) : 0), cudaDeviceSynchronize();
-    printf("%d %d\n", out[0], out[31]);
 }
 """
 
@@ -116,14 +87,3 @@ def test_what_is_not_known_is_an_error_where_it_is_reached(mod, reached, name):
             mod.hopper[1, 32](x, reached)
         assert caught.value.kind == "not supported" and name in str(caught.value)
         assert name.split("_")[0].split(".")[0] in SOURCE.splitlines()[caught.value.line - 1]
-
-
-@pytest.mark.slow
-def test_kernels_of_a_program_have_a_heap(tmp_path):
-    path = tmp_path / "heap.cu"
-    path.write_text(HEAP)
-    for mode in ("sanitize", "profile", "plain"):
-        assert run(path, mode=mode).stdout == "12 136\n"
-    for bug, kind, line in ((1, "out of bounds", "bug == 1"), (2, "out of bounds", "bug == 2")):
-        error, = run(path, arguments=[str(bug)]).errors
-        assert error["kind"] == kind and line in HEAP.splitlines()[error["line"] - 1]

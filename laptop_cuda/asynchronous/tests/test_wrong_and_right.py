@@ -11,7 +11,7 @@ import test_products
 import test_tensors
 
 import laptop_cuda as cuda
-from engine_kit import EVERY_ORDER
+from engine_kit import EVERY_ORDER, use_compiler
 
 MODULES = {"barriers": test_barriers, "copies": copies, "clusters": test_clusters, "products": test_products,
            "tensors": test_tensors}
@@ -41,3 +41,10 @@ def test_wrong_ones_are_errors_with_their_line(of, name, fault, kind, words, tex
         if order == "late":
             assert all(word in said for word in ([words] if isinstance(words, str) else words)), said
             assert text in MODULES[of].SOURCE.splitlines()[caught.value.line - 1], said
+
+
+@pytest.mark.slow
+def test_wrong_products_are_errors_with_clang_too(monkeypatch):
+    use_compiler(monkeypatch, "clang++")
+    for row in PAIRS["products"]["wrong"]:
+        test_wrong_ones_are_errors_with_their_line("products", *row, {})

@@ -285,3 +285,43 @@ int main(int argc, char**) {
     assert error["kind"] == "uninitialized" and "x[0]" in error["message"]
     misuse, error = program(text, arguments=["used after", "it is given back"]).errors
     assert "x[0], which was freed" in error["message"]
+
+
+HEAP = r"""
+#include <cstdio>
+#include <cstdlib>
+struct Node { int value; Node* next; __device__ ~Node() { value = -1; } };
+__global__ void lists(int* out, int bug) {
+    Node* head = nullptr;
+    for (int i = 0; i < 4; ++i) head = new Node{i + (int)threadIdx.x, head};
+    int sum = 0;
+    for (Node *node = head, *next; node; node = next) {
+        next = node->next, sum += node->value;
+        delete node;
+        if (bug == 1) sum += node->value;
+    }
+    int* more = (int*)malloc(4 * sizeof(int));
+    for (int i = 0; i < 4 + (bug == 2); ++i) more[i] = i;
+    Node* fresh = new Node[1]{{3, nullptr}};
+    out[threadIdx.x] = sum + more[3] + fresh[0].value;
+    delete[] fresh;
+    free(more);
+}
+int main(int argc, char** argv) {
+    int* out;
+    cudaMallocManaged(&out, 32 * sizeof(int));
+    lists<<<1, 32>>>(out, argc > 1 ? atoi(argv[1]) : 0), cudaDeviceSynchronize();
+    printf("%d %d\n", out[0], out[31]);
+}
+"""
+
+
+@pytest.mark.slow
+def test_kernels_of_a_program_have_a_heap(tmp_path):
+    path = tmp_path / "heap.cu"
+    path.write_text(HEAP)
+    for mode in ("sanitize", "profile", "plain"):
+        assert run(path, mode=mode).stdout == "12 136\n"
+    for bug, kind, line in ((1, "out of bounds", "bug == 1"), (2, "out of bounds", "bug == 2")):
+        error, = run(path, arguments=[str(bug)]).errors
+        assert error["kind"] == kind and line in HEAP.splitlines()[error["line"] - 1]
