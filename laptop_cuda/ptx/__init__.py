@@ -47,8 +47,9 @@ def statement(template: str, outputs: list[Operand], inputs: list[Operand]) -> s
         if n in by_address:
             before += f"uint32_t* const laptop_own_{n} = (uint32_t*)&({operand.text}); "
             continue
-        only_set = "@" not in template and not labels and not re.search(rf"\blaptop_{n}\b(?! = )", body)
-        reads = "=" not in operand.constraint and not (n < len(outputs) and only_set)        # "+r" of what is only set
+        uses = re.findall(rf"\blaptop_{n}\b( = )?", body)
+        only_set = uses and all(uses) and "@" not in template and not labels        # by an operand that is "+r" all the same
+        reads = "=" not in operand.constraint and not (n < len(outputs) and only_set)
         start = f"{SPACE}put({operand.text})" if reads else "0"
         before += f"{SPACE}reg laptop_{n} = {start}; (void)laptop_{n}; "
         if n < len(outputs):

@@ -118,6 +118,7 @@ __global__ void arithmetic(const int* x, const float* f, int* y, float* g) {
     float v = f[i], w;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(v));
     asm("fma.rn.f32 %0, %0, %1, %2;" : "+f"(w) : "f"(2.f), "f"(v));
+    asm volatile("" : "+f"(w) :: "memory");
     g[i] = w;
     uint32_t both, doubled;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(v), "f"(w));
