@@ -43,7 +43,7 @@ def _check_corners(lower, upper, shape) -> None:
           f"corners: a box of pixels that is not empty, not {lower, upper}")
 
 
-def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None, *, steps=None, atom: int = 16,
+def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None, *, steps=None, atom=16,
                corners=None) -> Held:
     """The 128 bytes for an array of 1 to 5 dimensions. `box`: a tile's sizes, in the array's order of dimensions; `steps`:
     take every so-manieth element; `swizzle`: 32, 64 or 128 bytes, of which `atom` move together: 16, or of 128 also 32 or
@@ -54,15 +54,14 @@ def tensor_map(array, box, swizzle: int | None = None, fill: float | None = None
     itemsize = array.element_size() if arrays.is_tensor(array) else array.itemsize
     box, steps, (lower, upper) = tuple(box), tuple(steps or (1,) * rank), map(tuple, corners or ((), ()))
     strides = [s * itemsize for s in array.stride()] if arrays.is_tensor(array) else list(array.strides)
-    address = arrays.address(array) or 0
+    address, most = arrays.address(array) or 0, (1024, 256) if corners else (256,) * rank
     _need(1 <= rank <= 5 and len(box) == (2 if corners else rank) and len(steps) == rank,
-          f"array has {rank} dimensions, box {len(box)} and steps {len(steps)}; all have the same number, 1 to 5 (im2col: box 2)")
+          f"array has {rank} dimensions, box {len(box)} and steps {len(steps)}; all the same, 1 to 5 (im2col: box 2)")
     _need(all(0 < n <= 1 << 32 for n in shape), f"array: each dimension has 1 to 2^32 elements, not {shape}")
     _need(address % 16 == 0, f"array: begins at a multiple of 16 bytes, not at {address:#x}")
     _need(strides[-1] == itemsize and not any(s % 16 or not 0 <= s < 1 << 40 for s in strides[:-1]),
           "array: elements of the last dimension lie side by side, and the strides of the others are multiples of 16 bytes "
           f"below 2^40, not {strides}")
-    most = (1024, 256) if corners else (256,) * rank
     _need(all(1 <= b <= n for b, n in zip(box, most)), f"box: 1 to {most[-1]} elements in each dimension"
           f"{', and to 1,024 pixels' if corners else ''}, not {box}")
     _need(all(1 <= s <= 8 for s in steps), f"steps: 1 to 8 in each dimension, not {steps}")
