@@ -3,6 +3,7 @@
 // A product is made as late as is legal, when the first thread waits for its group, of what is in shared memory then; with
 // the threads in reverse as soon as all have issued it. Until a thread's own wait its sums hold poison in a checked launch.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <algorithm>
