@@ -62,10 +62,10 @@ __global__ void pipeline(const __grid_constant__ CUtensorMap A, const __grid_con
         if (fault == 3) a[i % 2][t] = a[i % 2][t], __syncwarp();         // a store that the products read
         if (i == 2 && (fault == 4 || fault == 10)) d[5] *= 2;            // sums scaled
         if (i == 0 ? fault != 5 : fault != 4) fence();
+        if (fault == 15) asm volatile("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%0}, %1, %1, 1, 1, 1, 0, 0;" : "+f"(d[0]) : "l"(0ull));
         for (int k = 0; k < 64; k += 16)
             multiply(d, described(a[i % 2] + k + 64 * (fault == 11), 16, 1024, 1) | uint64_t(fault == 12) << 60,
                      described(b[i % 2] + k + 8 * (fault == 13 && t == 99), 16, fault == 14 ? 512 : 1024, fault == 14 ? 2 : 1), i + k > 0);
-        if (fault == 15) asm volatile("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%0}, %1, %1, 1, 1, 1, 0, 0;" : "+f"(d[0]) : "l"(0ull));
         if (fault != 6) commit();
         if (fault == 9) d[7] = 0;
         if (fault == 7) wait<1>();
