@@ -73,14 +73,15 @@ def test_what_the_sanitizer_finds_is_not_proved(files, tmp_path, monkeypatch):
         for change in group["changes"]:
             changed.globals["chosen"] = number = number + 1
             said = found_by_running(judges)
+            kind, _, at = said.partition(" in ")
+            if kind not in CLAIMS:
+                continue
             kernels, names = changed_texts(tmp_path / str(number), files, *change)
             for name in names:
                 text, instance = (kernels / f"{word}.cu").read_text(), name.partition("/")[2]
-                found = cuda.prove((text, instance, kernels), seconds=3, **KERNELS[name]).findings
-                verdicts = {f.claim: f.verdict for f in found if f.claim != "banks"}
-                print(f"| {name} | `{change[0]}` becomes `{change[1]}` | {said} | {', '.join(verdicts.values())} |")
-                kind, _, at = said.partition(" in ")
-                if at.partition("<")[0] == instance.partition("<")[0] and kind in CLAIMS and all(
-                        verdicts[claim] == "proved" for claim in CLAIMS[kind]):
-                    proved.append((name, change, said))
+                if at.partition("<")[0] == instance.partition("<")[0]:
+                    found = cuda.prove((text, instance, kernels), seconds=3, **KERNELS[name]).findings
+                    verdicts = {f.claim: f.verdict for f in found}
+                    if all(verdicts[claim] == "proved" for claim in CLAIMS[kind]):
+                        proved.append((name, change, said))
     assert not proved

@@ -47,8 +47,8 @@ def pytest_on(*arguments, cwd, **env):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")
              and k not in ("COURSE_STRICT", "COURSE_BATCH")}
     for _ in range(2):       # two kernels that start at once may be given one port: one of them dies
-        done = subprocess.run([sys.executable, "-m", "pytest", "--nbval", "-p", "no:cacheprovider",
-                               *map(str, arguments)], cwd=cwd, capture_output=True, text=True,
+        done = subprocess.run([sys.executable, "-m", "pytest", "--nbval", "-p", "no:cacheprovider", "-p",
+                               "course_lib.files", *map(str, arguments)], cwd=cwd, capture_output=True, text=True,
                               env=clean | env, timeout=240)
         if "Kernel died before replying" not in done.stdout:
             break
