@@ -65,7 +65,7 @@ class Page:
         while time.monotonic() < end:
             if value := self.js(expression):
                 return value
-            time.sleep(0.03)
+            time.sleep(0.1)
         raise AssertionError(f"not within {seconds} s: {expression}")
 
 
@@ -77,7 +77,7 @@ def started(command, log: Path, pattern: str, seconds: float, **options):
     while time.monotonic() < end and process.poll() is None:
         if found := re.search(pattern, log.read_text(errors="replace")):
             return process, found
-        time.sleep(0.05)
+        time.sleep(0.2)
     process.kill()
     raise AssertionError(f"{command[0]} did not say {pattern}:\n{log.read_text(errors='replace')[-2000:]}")
 
