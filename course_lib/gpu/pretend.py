@@ -249,8 +249,10 @@ def _launched(card: Card, original):
     return run
 
 
-def _map_of_inner(x, shape, strides, box, steps, swizzle, nan):
-    return tensor_map.tensor_map(x.inner, box[::-1], swizzle, float("nan") if nan else None, steps=steps[::-1])
+def _map_of_inner(x, shape, strides, steps, box, corners, swizzle, nan):
+    fill, corners = float("nan") if nan else None, [c[::-1] for c in corners] if corners[0] else None
+    return tensor_map.tensor_map(x.inner, box[::-1], swizzle[0], fill, steps=steps[::-1], atom=swizzle[1],
+                                 corners=corners)
 
 
 @contextmanager
