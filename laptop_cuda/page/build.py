@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..build import engine_digest
-from ..packs import folders, include_flags
+from ..packs import PACKAGE, folders, include_flags
 from ..toolchain.cache import cache, digest, locked
 from ..toolchain.compilers import COMMON, Compiler, identify
 from .hooked import CODE, hooked
@@ -20,6 +20,7 @@ HERE = Path(__file__).parent / "wasm"
 NEEDED = {"ziglang": "ziglang", "icpp_binaryen": "icpp-binaryen"}
 # Of the runtime, what asks a system for what a page has not: wasm/ has it in its place.
 OF_A_SYSTEM = ("fibers", "signals", "cores", "image")
+PACKS = ("asynchronous",)             # whose kernels a page runs, too
 TARGET = ["-target", "wasm32-wasi", "-std=c++17", "-fno-exceptions", "-fno-sanitize=undefined", "-fno-stack-protector",
           f"-I{HERE / 'include'}"]
 MEMORY = 1 << 30
@@ -92,8 +93,13 @@ def traced_flags(tool: Compiler) -> list[str]:
 
 def runtime_parts() -> list[Path]:
     """The runtime's sources, those for a page in place of what asks a system."""
-    return [p for p in sorted(folders("runtime")[0].glob("runtime_*.cpp"))
-            if p.stem.removeprefix("runtime_") not in OF_A_SYSTEM] + sorted(HERE.glob("*.cpp"))
+    parts = [p for folder in of_packs("runtime") for p in sorted(folder.glob("runtime_*.cpp"))]
+    return [p for p in parts if p.stem.removeprefix("runtime_") not in OF_A_SYSTEM] + sorted(HERE.glob("*.cpp"))
+
+
+def of_packs(kind: str) -> list[Path]:
+    """The folders of the core and of the packs that a page has: "runtime" or "include"."""
+    return [folder for folder in folders(kind) if folder.parent == PACKAGE or folder.parent.name in PACKS]
 
 
 def _runtime() -> list[Path]:
@@ -101,7 +107,7 @@ def _runtime() -> list[Path]:
     made = cache() / f"page-runtime-{_runtime_key()}"
     parts = runtime_parts()
     objects = [made / f"{p.stem}.o" for p in parts]
-    includes = [f"-I{folder}" for folder in [HERE, folders("runtime")[0], folders("include")[0]]]
+    includes = [f"-I{folder}" for folder in [HERE, *of_packs("runtime"), *of_packs("include")]]
 
     def one(part: Path, to: Path) -> None:
         _run(*TARGET, "-O2", f"-DLAPTOP_PAGE_CODE={CODE}u", *includes, "-c", part, "-o", to.with_suffix(".new.o"), cwd=made)

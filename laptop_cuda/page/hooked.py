@@ -24,6 +24,7 @@ class _Source:
     places: list[int] = field(default_factory=lambda: [0])
     out: list[str] = field(default_factory=list)
     symbols: list[tuple] = field(default_factory=list)
+    nobodys: bool = False        # of the present function: the compiler has written it, as a struct's copy
 
     def __post_init__(self):
         self.metadata = {m[1]: m[2] for line in self.lines if (m := re.match(r"!(\d+) = (.*)", line))}
@@ -49,6 +50,8 @@ class _Source:
         for line in self.lines:
             if line.startswith("define "):
                 hooked = bool(self.groups & set(re.findall(r"#(\d+)", line)))
+                at = re.search(r"!dbg !(\d+)", line)
+                self.nobodys = bool(at) and "DIFlagArtificial" in self.metadata.get(at[1], "")
                 self.out.append(self._function(line))
                 fresh = hooked
                 continue
@@ -72,6 +75,8 @@ class _Source:
         called = CALL.match(line)
         if not called and not INDIRECT.match(line) or called and called["name"].startswith("llvm."):
             return line
+        if self.nobodys:                 # g++ copies where it is asked to
+            return f"  store ptr %laptop.from, ptr @laptop_called_at\n{line}"
         number = len(self.places)
         self.places.append(self.place(line))
         return f"  store ptr inttoptr (i32 {CODE + number} to ptr), ptr @laptop_called_at\n{line}"
@@ -82,7 +87,8 @@ class _Source:
         if not found or found["name"].startswith("@llvm.") or "external" in found["before"].split():
             return line
         rest = re.sub(r', comdat(\([^)]*\))?|, section "[^"]*"', "", found["rest"])
-        if "laptop_" in found["name"]:       # the table at a source's end: nothing of it runs here
+        # the table at a source's end, of which nothing runs here; but what a thread's own variable begins with is read
+        if "laptop_" in found["name"] and not re.match(r"@__const\..*\.laptop_\w+$", found["name"]):
             return f"{found['name']} = internal {LINKAGE.sub('', found['before'])}{found['kind']} {rest}"
         rest = re.sub(r"(, align \d+)?(, !dbg !\d+)?$", r', section "laptop_kernels"\1\2', rest, count=1)
         constant = found["kind"] == "constant" or '"laptop_constants"' in found["rest"]

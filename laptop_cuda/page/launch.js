@@ -40,7 +40,9 @@ function laptopLaunch(module, launch, data) {
     if ("value" in a) wasm.value(put(Uint8Array.from([...a.value, 0, 0, 0, 0, 0, 0, 0, 0])));
     else wasm.array(text(a.name), text(a.dtype), a.itemsize, a.storage, a.offset, a.bytes);
   }
-  const at = wasm.run(), bytes = new Uint8Array(wasm.memory.buffer);
+  for (const address of launch.addresses ?? []) wasm.address(...address);
+  wasm.cluster(...(launch.cluster ?? [0, 0, 0, 8]));
+  const at = wasm.run(launch.args.filter(a => !a.reached).length), bytes = new Uint8Array(wasm.memory.buffer);
   const answer = JSON.parse(new TextDecoder().decode(bytes.subarray(at, bytes.indexOf(0, at))));
   if (answer.sites) laptopSums(answer);
   answer.arrays = launch.args.filter(a => a.storage >= 0).map(a => ({ ...a,

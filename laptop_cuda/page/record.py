@@ -10,15 +10,19 @@ import sys
 from pathlib import Path
 
 from .. import launch
+from ..arguments.c_types import CAddress
+from ..arguments.pointers import with_reached
 from ..errors import KernelError, plain_error
 from ..kernel import Launch
 from ..launch.library import Library
 from ..packs import packs
-from ..report import LaunchReport
+from ..report import PRODUCT, LaunchReport
+from .build import PACKS
 
 LARGEST, LONGEST = 1 << 20, 2_200_000    # bytes of a launch's arrays, accesses of its threads
+LIGHT = 16                               # operations of a tensor core that take as long as an access
 TOGETHER = 1_600_000                     # bytes of all launches' arrays
-PACKS = tuple(str(pack.home) for pack in packs()[1:])
+OTHERS = [pack.home for pack in packs()[1:] if pack.home.name not in PACKS]
 
 
 class Left(Exception):
@@ -52,8 +56,6 @@ class Recorder:
     def described(self, asked: Launch, entry, library: Library, values: list) -> dict:
         module, kernel = asked.kernel.module, asked.kernel
         text = next(key for key, found in library.entries.items() if found is entry)
-        if asked.cluster[0]:
-            raise Left("it has clusters")
         traced = module._library(True, *text)
         if traced.snapshot() != traced.in_memory().snapshot() or module.globals.given:
             raise Left("its variables were set from Python")
@@ -62,13 +64,15 @@ class Recorder:
                "shared_bytes": asked.shared_bytes, "params": entry.parameters, "values": values,
                "library": traced.path}
         keep = []                        # what C points at
-        c = launch._describe(*how.values(), entry.launch_bounds, launch.Context("both"), keep)
-        made = self.launch(c, entry, kernel)
+        asks = how | dict(zip(("params", "values"), with_reached(entry.parameters, values)))
+        c = launch._describe(*asks.values(), entry.launch_bounds, launch.Context("both"), keep)
+        cluster = asked.cluster, kernel.cluster_limit
+        made = self.launch(c, asks["params"], len(values), kernel) | {"cluster": [*cluster[0], cluster[1]]}
         storages = [c.storages[i] for i in range(c.n_storages)]
         before = [[_bytes(at, s.bytes) for s, at in ((s, getattr(s, name)) for s in storages)]
                   for name in ("host", "initialised")]
         try:
-            made["laptop"] = _answer(how, module, entry, kernel.shared_limit)
+            made["laptop"] = _answer(how | {"cluster": cluster}, module, entry, kernel.shared_limit)
         finally:
             for s, data, flags in zip(storages, *before):
                 ctypes.memmove(s.host, data, len(data))
@@ -81,24 +85,28 @@ class Recorder:
                             for data, flags in zip(*before)]
         return made
 
-    def launch(self, c, entry, kernel) -> dict:
-        if c.n_addresses or c.n_arrays > sum(p.kind == "pointer" for p in entry.parameters):
-            raise Left("addresses are among its arguments")
+    def launch(self, c, parameters: list, count: int, kernel) -> dict:
+        """`parameters`: so many of the kernel, and behind them the arrays that are reached through addresses in values."""
+        addresses = [[getattr(c.addresses[i], name) for name, _ in CAddress._fields_] for i in range(c.n_addresses)]
+        given = sum(p.kind == "pointer" for p in parameters[:count])
+        if set(range(given, c.n_arrays)) - {array for *_, array, _ in addresses}:
+            raise Left("an array of addresses is among its arguments")
         if sum(c.storages[i].bytes for i in range(c.n_storages)) > LARGEST:
             raise Left("its arrays are large for a page")
         args = []
-        for i, p in enumerate(entry.parameters):
+        sizes = {argument: size for argument, _, size, *_ in addresses}
+        for i, p in enumerate(parameters):
             if c.arg_array[i] < 0:
-                size = max(p.itemsize * p.lanes, 1)
+                size = sizes.get(i, max(p.itemsize * p.lanes, 1))
                 args.append({"name": p.name, "dtype": p.dtype, "lanes": p.lanes,
                              "value": list(ctypes.string_at(c.args[i], size))})
                 continue
             a = c.arrays[c.arg_array[i]]
             named = {name: getattr(a, name) for name in ("itemsize", "storage", "offset", "bytes")}
             args.append({"name": p.name, "dtype": a.dtype.decode(), "const": p.const,
-                         "shape": list(a.shape[:a.ndim])} | named)
+                         "shape": list(a.shape[:a.ndim]), "reached": i >= count} | named)
         return {"kernel": kernel.__name__, "grid": list(c.grid), "block": list(c.block), "args": args,
-                "shared": c.shared_bytes, "shared_limit": kernel.shared_limit,
+                "addresses": addresses, "shared": c.shared_bytes, "shared_limit": kernel.shared_limit,
                 "max_threads": c.max_threads, "step_limit": c.step_limit}
 
     def put(self, data: bytes) -> int:
@@ -116,7 +124,7 @@ class Recorder:
     def source(self, library: Library, module) -> int:
         text = (library.path.parent / "kernel.cu.cpp").read_text(encoding="utf-8")
         read = json.loads((library.path.parent / "library.json").read_text())["included"]
-        if any(name.startswith(PACKS) for name in read) or _uses_pack(text):
+        if any(name.startswith(tuple(map(str, OTHERS))) for name in read) or _uses_pack(text):
             raise Left("it uses instructions of a pack that the page has not")
         made = {"text": text, "name": module.name, "std": module._files[0].std,
                 "lines": [file.as_read.split("\n") for file in module._files],
@@ -146,7 +154,7 @@ def start(folder: str | Path) -> None:
 
 
 def _uses_pack(text: str) -> bool:
-    homes = [pack.home / "include" for pack in packs()[1:]]
+    homes = [home / "include" for home in OTHERS]
     headers = {h.relative_to(home).as_posix() for home in homes for h in home.rglob("*")}
     return any(f"#include <{name}>" in text for name in headers)
 
@@ -162,7 +170,7 @@ def _answer(how: dict, module, entry, shared_limit: int) -> dict:
                        files={f.path.name: f.text for f in module._files[1:]})
     except KernelError as error:
         return {"error": plain_error(error)}
-    accesses = sum(site["lanes"] for site in done[0].sites)
+    accesses = sum(site["lanes"] // (LIGHT if site["operation"] == PRODUCT else 1) for site in done[0].sites)
     if accesses > LONGEST:
         raise Left(f"its {accesses:,} accesses take long")
     report = LaunchReport(done[0])

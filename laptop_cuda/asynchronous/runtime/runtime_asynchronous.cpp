@@ -433,7 +433,7 @@ static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& e
         if (is_checked()) check_side(s, loads ? 0 : writes, is_shared((void*)s.address), site);
     }
     for (Block* b : targets) {
-        if (is_checked() && loads) check_side({in_shared.address + further(b), in_shared.bytes, 1, 0}, writes, !c.of_thread, site);
+        if (is_checked() && loads) check_side({(uintptr_t)(in_shared.address + further(b)), in_shared.bytes, 1, 0}, writes, !c.of_thread, site);
     }
     for (const Stretch& s : c.stretches) {       // what lies beyond the tensor is not stored
         if (is_checked() && !loads) check_side({s.from, s.bytes, 1, 0}, 0, true, site);

@@ -18,6 +18,7 @@ static std::vector<laptop_storage> storages;
 static std::vector<laptop_array> arrays;
 static std::vector<void*> values;
 static std::vector<int32_t> array_of;
+static std::vector<laptop_address> addresses;
 static std::string answer;
 
 EXPORT("alloc") void* page_alloc(size_t bytes) { return calloc(std::max<size_t>(bytes, 1), 1); }
@@ -107,8 +108,17 @@ static void put_error(const laptop_result& r, const laptop_error& e) {
     close('}');
 }
 
-EXPORT("run") const char* page_run() {
-    launch.args = values.data(), launch.n_args = (int32_t)values.size();
+// A value of so many bytes holds at byte `at` the address of an array's byte `offset`.
+EXPORT("address") void page_address(int32_t argument, uint32_t at, uint32_t bytes, int32_t array, uint32_t offset) {
+    addresses.push_back({argument, at, bytes, array, offset});
+}
+EXPORT("cluster") void page_cluster(uint32_t x, uint32_t y, uint32_t z, uint32_t limit) {
+    launch.cluster[0] = x, launch.cluster[1] = y, launch.cluster[2] = z, launch.cluster_limit = limit;
+}
+
+EXPORT("run") const char* page_run(int32_t n_args) {         // arrays behind them are reached through addresses
+    launch.args = values.data(), launch.n_args = n_args;
+    launch.addresses = addresses.data(), launch.n_addresses = (int32_t)addresses.size();
     launch.arg_array = array_of.data();
     launch.arrays = arrays.data(), launch.n_arrays = (int32_t)arrays.size();
     launch.storages = storages.data(), launch.n_storages = (int32_t)storages.size();
