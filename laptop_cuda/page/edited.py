@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..sources import files_of, split_instance, written
 from ..text.diagnostics import REFUSED, CompileError, read_errors
+from ..text.shared_types import all_declared
 from ..text.signature import KernelText, kernels
 from ..toolchain.cache import cache
 from .hooked import hooked
@@ -41,7 +42,7 @@ def prepared(asked: str) -> str:
         return json.dumps({"error": str(error), "kind": "compile"})
     copies = {str(p): p.read_text(encoding="utf-8") for p in cache().glob("header-*/*")} if files[1:] else {}
     return json.dumps({"text": text, "entry": [k for k, _ in wanted].index(mine), "copies": copies,
-                       "parameters": mine.parameters})
+                       "types": all_declared([file.as_read for file in files]), "parameters": mine.parameters})
 
 
 def _no_launch(mine: KernelText | None, before: KernelText, name: str) -> str:

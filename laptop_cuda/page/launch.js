@@ -42,6 +42,8 @@ function laptopLaunch(module, launch, data) {
   }
   for (const address of launch.addresses ?? []) wasm.address(...address);
   wasm.cluster(...(launch.cluster ?? [0, 0, 0, 8]));
+  const { blocks, most, fails } = launch.record ?? {};
+  if (blocks) wasm.record(put(new Uint8Array(Uint32Array.from(blocks).buffer)), blocks.length, most, fails);
   const at = wasm.run(launch.args.filter(a => !a.reached).length), bytes = new Uint8Array(wasm.memory.buffer);
   const answer = JSON.parse(new TextDecoder().decode(bytes.subarray(at, bytes.indexOf(0, at))));
   if (answer.sites) laptopSums(answer);

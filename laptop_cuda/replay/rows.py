@@ -85,7 +85,7 @@ class Rows:
         return {pc: i for pcs in of_line.values() for i, pc in enumerate(pcs)}
 
     def arrays(self) -> list[dict]:
-        events = self.recorded.events
+        events = self.recorded.events[self.recorded.events["address"] > 0]       # one that was refused has none
         low = events["address"].astype("i8") - events["offset"]
         starts = dict(zip(events["memory"].tolist(), low.tolist()))
         return [{"name": m.name, "space": m.space, "dtype": self.types[i], "itemsize": self._itemsize(i),

@@ -14,6 +14,8 @@ from course_lib.tools.book.pages import chapters
 from laptop_cuda import page
 from laptop_cuda.page import record
 from laptop_cuda.page.hooked import CODE, hooked, plain_name
+from laptop_cuda.pictures.player import Trace
+from laptop_cuda.text.shared_types import all_declared
 
 needs = pytest.mark.skipif(bool(page.missing()) or not shutil.which("node"),
                            reason=page.missing() or "node is not installed, which runs the modules here")
@@ -161,6 +163,69 @@ def test_a_faulty_kernel_has_the_laptops_finding(tmp_path):
     for launch, answer in zip(json.loads(json.dumps(recorder.launches)), found):
         assert "error" in launch["laptop"], launch["kernel"]
         compare(launch, answer, ["faulty.cu"])
+
+
+PLAYED = FAULTY + """
+__global__ void columns(const float* x, float* out) {
+    __shared__ double tile[8][32];
+    for (int r = threadIdx.x / 32; r < 8; r += blockDim.x / 32) tile[r][threadIdx.x % 32] = x[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x % 3) out[threadIdx.x] = tile[threadIdx.x % 8][threadIdx.x / 8] + __shfl_xor_sync(~0u, 0, 1);
+    else atomicAdd(&out[0], 1.0f / 3);
+}
+__global__ void early(const float* x, float* out) { __shared__ short s[64]; out[threadIdx.x] = s[threadIdx.x]; }
+"""
+PLAY = """
+const fs = require("fs"), [folder, script] = process.argv.slice(1), read = name => fs.readFileSync(`${folder}/${name}`);
+globalThis.window = {}, globalThis.document = { currentScript: { src: "file:///x" } };
+eval(read("launch.js") + "; globalThis.laptopLaunch = laptopLaunch");
+eval(String(fs.readFileSync(script)));
+const module = new WebAssembly.Module(read("page.wasm")), data = new Uint8Array(read("data.bin")), source = JSON.parse(read("source.json"));
+console.log(JSON.stringify(JSON.parse(read("launches.json")).map(launch => {
+  const made = { ...launch, record: window.courseReplay.asked(launch, laptopLaunch(module, launch, data).error) };
+  return window.courseReplay.packed(laptopLaunch(module, made, data), made, source, "");
+})));
+"""
+
+
+def steps_of(data: dict) -> list:
+    """A player's data without what a compiler decides: its blocks of code."""
+    rows = [dict(zip(data["steps"]["columns"], row)) for row in data["steps"]["rows"]]
+    for row in rows:
+        row["array"] = None if row["array"] is None else data["arrays"][row["array"]]["name"]
+    events = lambda row: data["events"][row["first_event"]:row["first_event"] + row["n_events"]]
+    kept = [n for n, row in enumerate(rows) if row["kind"] != "line"]
+    left_out = ("first_event", "file") + ("line",) * (data["kernel"] == "columns")
+    shown = [[row for name, row in rows[n].items() if name not in left_out] + events(rows[n]) for n in kept]
+    spans = [{name: of for name, of in one.items() if name not in ("first_step", "n_steps")} for one in data["intervals"]]
+    error = data["error"] and [data["error"]["kind"], [(kept.index(a["step"]), a["lane"]) for a in data["error"]["accesses"]]]
+    return [shown, spans, error, [a for a in data["arrays"] if a["bytes"]], data["blocks"], kept.index(data["first"]) if data["first"] in kept else None]
+
+
+@pytest.mark.slow
+@needs
+def test_a_launch_is_played_as_on_the_laptop(tmp_path):
+    module, wanted = cuda.compile(PLAYED, "played.cu"), []
+    recorder, library = record.Recorder(tmp_path / "recorded"), module._library(True)
+    for (text, _), entry in library.entries.items():
+        arrays = [np.linspace(0, 1, 64, dtype=np.float32), np.zeros(64, np.float32)]
+        recorder.note(getattr(module, text.name)[3, 64], entry, library, arrays)
+        try:
+            with cuda.sanitize():
+                getattr(module, text.name)[3, 64](arrays[0], arrays[1].copy())
+            with cuda.profile() as report:
+                getattr(module, text.name)[3, 64](*arrays)
+            wanted.append(Trace(report.launches[0].replay()).data)
+        except cuda.KernelError as error:
+            wanted.append(Trace(error.replay()).data)
+    built = page.module([page.Source(recorder.sources[0]["text"], ("played.cu",))])
+    source = {"files": ["played.cu"], "lines": [PLAYED.split("\n")], "types": all_declared([PLAYED])}
+    (tmp_path / "source.json").write_text(json.dumps(source))
+    answers(tmp_path, built, recorder.launches, bytes(recorder.data))
+    ran = subprocess.run(["node", "-e", PLAY, str(tmp_path), str(running.ASSETS / "play.js")], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    for made, known in zip(json.loads(ran.stdout), json.loads(json.dumps(wanted)), strict=True):
+        assert steps_of(made) == steps_of(known), made["kernel"]
 
 
 def test_a_call_has_a_number_and_the_number_a_line():

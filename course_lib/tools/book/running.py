@@ -19,6 +19,9 @@ from course_lib.tools import notebooks
 from course_lib.tools.book import working
 from laptop_cuda import page
 from laptop_cuda.page import live as page_compiler
+from laptop_cuda.pictures import front as pictures
+from laptop_cuda.pictures.player import SCRIPTS
+from laptop_cuda.text.shared_types import all_declared
 from laptop_cuda.build import cache as build_cache
 from laptop_cuda.build import engine_digest
 from laptop_cuda.toolchain.cache import digest
@@ -105,7 +108,8 @@ def script(path: Path, live: bool = False) -> str:
     where a page has a compiler, with what it needs to know of a source."""
     found, module = built(path)
     told = ("files", "lines", *(("name", "places", "define") if live else ()))
-    texts = [{name: s[name] for name in told} for s in found["sources"]]
+    texts = [{name: s[name] for name in told} | {"types": all_declared(["\n".join(lines) for lines in s["lines"]])}
+             for s in found["sources"]]
     launches = {one["name"]: {k: v for k, v in one.items() if k not in ("cell", "name")}
                 | {"laptop": one["laptop"].get("error")} for one in found["launches"]}
     head = json.dumps({"sources": texts, "launches": launches}, ensure_ascii=False).encode()
@@ -130,6 +134,8 @@ def write(static: Path, chapters: list[Path], live: bool = False) -> str:
                 raise ValueError(f"{path.stem}: its kernels weigh {len(text) / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}")
             (static / "page" / f"{path.stem}.js").write_text(text, encoding="utf-8")
     (static / "run.js").write_text(front(live), encoding="utf-8")
+    module = pictures.module(*SCRIPTS).replace("export default {render};", "window.coursePlayer = play;")
+    (static / "player.js").write_text(f"(() => {{\n{module}\n}})();\n", encoding="utf-8")
     if not live:
         return f"{runs} launches run on the pages"
     weight = page_compiler.write(static / COMPILER, working.rooms())
@@ -141,5 +147,5 @@ def write(static: Path, chapters: list[Path], live: bool = False) -> str:
 def front(live: bool = False) -> str:
     """run.js with the text that its worker runs; edit.js where a page has a compiler."""
     worker = json.dumps(page.LAUNCH.read_text(encoding="utf-8"))
-    parts = ["run.js", *(["edit.js", "work.js"] if live else [])]
+    parts = ["play.js", "run.js", *(["edit.js", "work.js"] if live else [])]
     return "\n".join([f"window.courseLaunch = {worker};", *((ASSETS / part).read_text(encoding="utf-8") for part in parts)])

@@ -20,6 +20,7 @@ static std::vector<void*> values;
 static std::vector<int32_t> array_of;
 static std::vector<laptop_address> addresses;
 static std::string answer;
+static uint64_t recorded = 0;    // accesses, at most
 
 EXPORT("alloc") void* page_alloc(size_t bytes) { return calloc(std::max<size_t>(bytes, 1), 1); }
 
@@ -61,8 +62,6 @@ static void close(char with) {
     if (answer.back() == ',') answer.pop_back();
     answer += with, answer += ',';
 }
-
-static uint32_t place_of(uint32_t pc) { return pc < page_source->n_lines ? page_source->lines[pc] : 0; }
 
 static void put_counts(const laptop_result& r) {
     answer += "\"sites\":[";
@@ -108,6 +107,12 @@ static void put_error(const laptop_result& r, const laptop_error& e) {
     close('}');
 }
 
+// For the player: what these blocks do, with so many accesses at most; of a launch that fails, the last ones.
+EXPORT("record") void page_record(uint32_t* blocks, int32_t n, uint32_t most, bool fails) {
+    launch.mode = LAPTOP_PROFILE | LAPTOP_RECORD | (fails ? LAPTOP_SANITIZE : 0);
+    launch.record_blocks = blocks, launch.n_record_blocks = n, launch.watch_array = -1;
+    recorded = most, launch.record_events = fails ? 4 * most : most;
+}
 // A value of so many bytes holds at byte `at` the address of an array's byte `offset`.
 EXPORT("address") void page_address(int32_t argument, uint32_t at, uint32_t bytes, int32_t array, uint32_t offset) {
     addresses.push_back({argument, at, bytes, array, offset});
@@ -130,6 +135,7 @@ EXPORT("run") const char* page_run(int32_t n_args) {         // arrays behind th
     answer += "\"notes\":[";
     for (uint64_t i = 0; i < r.n_notes; ++i) put_error(r, r.notes[i]);
     close(']');
+    if (recorded) answer += "\"replay\":" + replay_of(r, recorded) + ',';
     answer.back() = '}';
     return answer.c_str();
 }

@@ -2,6 +2,9 @@
 #pragma once
 #include <stdint.h>
 
+#include <string>
+
+struct laptop_result;
 namespace laptop {
 
 struct PageSymbol { const void* low; uint32_t bytes; const char* name; uint32_t constant; };
@@ -14,4 +17,6 @@ struct PageSource {
 };
 extern "C" const PageSource* const laptop_sources[];
 extern const PageSource* page_source;    // of the launch
+inline uint32_t place_of(uint32_t pc) { return pc < page_source->n_lines ? page_source->lines[pc] : 0; }
+std::string replay_of(const laptop_result&, uint64_t most_events);
 }  // namespace laptop

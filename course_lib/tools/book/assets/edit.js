@@ -97,11 +97,11 @@ window.courseEditor = (cell, { form, result, make, chapter, kernel }) => {
     if (!text || mine === text.given) return null;
     if (last?.text === mine) return last;
     const beside = Object.fromEntries(source.places.map((place, n) => [place, source.lines[n + 1].join("\n")]));
-    const { module, entry, took } = await compiled({ text: mine, given: text.given, name: source.name, beside,
+    const { module, entry, types, took } = await compiled({ text: mine, given: text.given, name: source.name, beside,
       kernel: launch.kernel, define: source.define, files: source.files }, { ...how, make });
     result.dataset.took = JSON.stringify(took);
     return last = { text: mine, module, launch: { ...launch, source: 0, entry, laptop: null },
-      source: { ...source, lines: [mine.split("\n"), ...source.lines.slice(1)] } };
+      source: { ...source, types, lines: [mine.split("\n"), ...source.lines.slice(1)] } };
   };
 };
 })();

@@ -5,8 +5,7 @@ const ROWS = ["global loads", "global stores", "shared loads", "shared stores", 
   "barriers", "", "", "copies in", "copies out", "tensor cores"];
 const REASONS = { steps: "a thread took more steps than a launch may; usual cause: a loop that does not end" };
 const VERBS = ["reads", "writes", "atomically updates", "waits at", "frees", "touches"];
-const TYPED = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, float64: Float64Array, int64: BigInt64Array,
-  uint64: BigUint64Array, int16: Int16Array, uint16: Uint16Array, int8: Int8Array, uint8: Uint8Array, bool: Uint8Array };
+const { numbers, TYPED } = window.courseReplay;
 const chapters = {};             // by page: a promise of {head, data, module}
 
 const make = (tag, properties = {}, ...inside) => {
@@ -151,16 +150,6 @@ function drawn(answer, source) {
     table(["line", "asked", "moved", "shared passes", "atomics", "source"], lines, true)];
 }
 
-function numbers({ dtype, after }) {
-  if (TYPED[dtype]) return [...new TYPED[dtype](after.buffer)];
-  if (dtype === "bfloat16") return [...new Uint16Array(after.buffer)].map(h => new Float32Array(new Uint32Array([h << 16]).buffer)[0]);
-  if (dtype !== "float16") return [];
-  return [...new Uint16Array(after.buffer)].map(h => {
-    const exponent = h >> 10 & 31, part = h & 1023, sign = h >> 15 ? -1 : 1;
-    return sign * (exponent === 31 ? part ? NaN : Infinity : exponent ? 2 ** (exponent - 25) * (1024 + part) : 2 ** -24 * part);
-  });
-}
-
 function results(answer) {
   return answer.arrays.filter(a => !a.const).map(a => {
     const all = numbers(a), shown = all.slice(0, 8).map(n => typeof n === "bigint" || Number.isInteger(n) ? String(n)
@@ -215,14 +204,16 @@ async function run(cell, form, result, stop) {
     const answer = await inWorker(module, made, bytes, stop);
     const took = `in ${Math.round(performance.now() - began)} ms in this browser, by the course's engine`;
     const printed = answer.printed ? [make("pre", {}, answer.printed)] : [];
+    const message = answer.error ? told(answer.error, made, source) : "";
+    const steps = window.courseReplay.button(made, answer.error, again => inWorker(module, again, bytes, stop), source, message, make);
     const notes = answer.notes.map(e => make("pre", { className: "run-note" }, told(e, { ...made, laptop: null }, source)));
     if (answer.error) {
       result.dataset.finding = JSON.stringify(answer.error);
       return say("finding", `Found ${took}: ${answer.error.kind}.`, ...printed, make("pre", { className: "run-finding" },
-        told(answer.error, made, source)));
+        message), steps);
     }
     result.dataset.counts = JSON.stringify(answer.counts);
-    say("done", `Counted and checked ${took}.`, ...printed, ...results(answer), ...drawn(answer, source), ...notes);
+    say("done", `Counted and checked ${took}.`, ...printed, ...results(answer), ...drawn(answer, source), ...notes, steps);
   } catch (error) {
     say("error", error.message, ...(error.shown ? [make("pre", { className: "run-finding" }, error.shown)] : []));
   }
