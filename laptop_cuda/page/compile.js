@@ -99,7 +99,7 @@ async function built(parts, job) {
   lap("hooks");
   const second = await ran(parts, flags.object, { "k.ll": hooked }, "k.o");
   lap("code");
-  const linked = second.failed ? second : await ran(parts, flags.link, { ...tree, "k.o": second.made }, "k.wasm");
+  const linked = second.failed ? second : await ran(parts, flags[told.packs ? "link packs" : "link"], { ...tree, "k.o": second.made }, "k.wasm");
   lap("link");
   if (linked.failed) return { error: passes.refusal(true, linked.printed, job.text, job.name, names), kind: "compile" };
   const module = await WebAssembly.compile(asyncified(parts, linked.made));

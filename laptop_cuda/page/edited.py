@@ -2,6 +2,7 @@
 
 Nothing here, and nothing that it imports, knows ctypes, torch or a compiler of this machine."""
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from .hooked import hooked
 # The text passes as a page has them, with an empty package in place of laptop_cuda/__init__.
 ROOMS = ("text/*.py", "rewrite/*.py", "ptx/*.py", "toolchain/__init__.py", "toolchain/cache.py", "toolchain/compilers.py",
          "toolchain/precompiled.py", "toolchain/lines.py", "toolchain/line_table.py", "toolchain/object_file.py",
-         "errors/[!_]*.*", "sources.py", "packs.py", "pack.toml", "kernel_text.py", "page/edited.py", "page/finding.py", "page/hooked.py")
+         "errors/[!_]*.*", "sources.py", "packs.py", "pack.toml", "kernel_text.py", "page/edited.py", "page/finding.py", "page/hooked.py",
+         "asynchronous/pack.toml", "asynchronous/instructions.py", "asynchronous/errors.*")
+PACKS = re.compile(r"#include <(cuda[./]|laptop_asynchronous|cooperative_groups/memcpy)")      # of what they bring objects are linked
 
 
 def prepared(asked: str) -> str:
@@ -42,6 +45,7 @@ def prepared(asked: str) -> str:
         return json.dumps({"error": str(error), "kind": "compile"})
     copies = {str(p): p.read_text(encoding="utf-8") for p in cache().glob("header-*/*")} if files[1:] else {}
     return json.dumps({"text": text, "entry": [k for k, _ in wanted].index(mine), "copies": copies,
+                       "packs": any(map(PACKS.search, [text, *copies.values()])),
                        "types": all_declared([file.as_read for file in files]), "parameters": mine.parameters})
 
 

@@ -13,11 +13,11 @@ import zipfile
 from pathlib import Path
 
 from ..build import engine_digest
-from ..packs import folders, include_flags
+from ..packs import include_flags
 from ..toolchain.cache import cache, digest, locked
 from ..toolchain.compilers import Compiler
 from ..toolchain.precompiled import HEAD
-from .build import ASYNCIFY, HERE, MEMORY, TARGET, runtime_parts, traced_flags
+from .build import ASYNCIFY, HERE, MEMORY, PACKS, TARGET, of_packs, runtime_parts, traced_flags
 from .edited import ROOMS
 from .hooked import CODE
 
@@ -93,10 +93,12 @@ def write(to: Path, more: dict[str, bytes]) -> str:
 
 def _kit() -> Path:
     """A folder with what the compiler needs of the engine, made once: headers, objects, the words of its programs."""
-    headers = {"own": _tree(HERE / "include"), "include": _tree(folders("include")[0]), "same": _tree(Path(include_flags()[-1][2:])),
-               "start.h": HEAD}
-    asked, jobs = _jobs([p.name for p in runtime_parts()])
-    files = {**headers, "runtime": _tree(folders("runtime")[0]), "page": _tree(HERE), "sources.cpp": ONE,
+    core, *packs = of_packs("include")
+    headers = {"own": _tree(HERE / "include"), "include": _tree(core), "packs": {p.parent.name: _tree(p) for p in packs},
+               "same": _tree(Path(include_flags()[-1][2:])), "start.h": HEAD}
+    asked, jobs = _jobs(runtime_parts())
+    runtime = {name: text for folder in of_packs("runtime") for name, text in _tree(folder).items()}
+    files = {**headers, "runtime": runtime, "page": _tree(HERE), "sources.cpp": ONE,
              "alone.cpp": ALONE, "k.cpp": "", "k.ll": "", "k.o": "",
              **{p.name: p.read_text(encoding="utf-8") for p in runtime_parts()}}
     work = json.dumps({"files": files, "jobs": jobs, "asyncify": ASYNCIFY})
@@ -114,22 +116,23 @@ def _kit() -> Path:
     return made
 
 
-def _jobs(parts: list[str]) -> tuple[dict[str, list[str]], list]:
+def _jobs(parts: list[Path]) -> tuple[dict[str, list[str]], list]:
     """What a page asks of clang, and what the making of a book does: the runtime's objects, the headers precompiled."""
-    places = ["-Iown", "-Iinclude"]
+    places = ["-Iown", "-Iinclude", *(f"-Ipacks/{name}" for name in PACKS)]
     plain = ["clang++", *MACHINE, "-O2", f"-DLAPTOP_PAGE_CODE={CODE}u", *places, "-Ipage", "-Iruntime", "-c"]
     traced = [word for word in traced_flags(CLANG) if word != "-gdwarf-4"]      # which asks for more than lines, slowly
     flags = ["clang++", *MACHINE, *traced, "-fdiscard-value-names", *places, "-Isame"]
-    objects = [f"{name}.o" for name in [*parts, "sources.cpp"]]
+    objects = [f"{name}.o" for name in [*(p.name for p in parts), "sources.cpp"]]
+    of_pack = [f"{p.name}.o" for p in parts if p.parents[1].name in PACKS]
+    link = [*flags[:3], "-mexec-model=reactor", "-O1", "-Wl,--strip-debug", f"-Wl,--max-memory={MEMORY}", "k.o", "-o", "k.wasm"]
     asked = {"traced": [*flags, "-include-pch", "start.pch", "-S", "-emit-llvm", "k.cpp", "-o", "k.ll"],
              "object": [*flags[:3], "-O1", "-Wno-override-module", "-c", "k.ll", "-o", "k.o"],
-             "link": [*flags[:3], "-mexec-model=reactor", "-O1", "-Wl,--strip-debug", f"-Wl,--max-memory={MEMORY}", *objects,
-                      "k.o", "-o", "k.wasm"]}
-    whole = [word if word != "k.o" else "alone.cpp.o" for word in asked["link"][:-1]]
+             "link": [*link, *(name for name in objects if name not in of_pack)], "link packs": [*link, *objects]}
+    whole = [{"k.o": "alone.cpp.o", "k.wasm": "whole.wasm"}.get(word, word) for word in asked["link packs"]]
     header = [word if word != "c++" else "c++-header" for word in flags]
     return asked, [*(([*plain, name.removesuffix(".o"), "-o", name], name) for name in [*objects, "alone.cpp.o"]),
                    ([*header, "-c", "start.h", "-o", "start.pch"], "start.pch"),
-                   ([*whole, "whole.wasm", "-Wl,--no-gc-sections"], "whole.wasm"),
+                   ([*whole, "-Wl,--no-gc-sections"], "whole.wasm"),
                    *(([words[0], "-###", *words[1:]], f"{name}.txt") for name, words in asked.items())]
 
 
@@ -149,6 +152,6 @@ def packed(more: dict[str, bytes] = {}) -> bytes:
     with zipfile.ZipFile(packed, "w") as made:
         for path, content in (dict.fromkeys(EMPTY, b"") | more).items():
             made.writestr(zipfile.ZipInfo(path), content)
-        for path in sorted(p for pattern in (*ROOMS, "include/**/*") for p in engine.glob(pattern) if p.is_file()):
+        for path in sorted(p for pattern in (*ROOMS, "include/**/*", *(f"{name}/include/**/*" for name in PACKS)) for p in engine.glob(pattern) if p.is_file()):
             made.writestr(zipfile.ZipInfo(path.relative_to(engine.parent).as_posix()), path.read_bytes())
     return packed.getvalue()

@@ -13,14 +13,15 @@ from laptop_cuda.pictures import front
 MOUNT = Path(__file__).parent / "assets" / "moving.js"
 STANDS_STILL = ("This picture stands still: scripts are switched off, this browser is too old for them, or a file "
                 "of the book is missing. In JupyterLab it moves.")
+PLAYS_BELOW = "This launch runs below: Run, then Step through. In JupyterLab the picture itself moves."
 NEEDS_A_KERNEL = "In JupyterLab this picture moves: a kernel computes each of its states."
 
 
-def shown(still: str, metadata: dict) -> str:
-    """The still, which moves between the states that are drawn, or says below where it moves."""
+def shown(still: str, metadata: dict, runs: bool = False) -> str:
+    """The still, which moves between the states that are drawn, or says below where it moves; `runs`: its launch does here."""
     name = metadata.get("explorable")
     if name is None or not moves(name):
-        return f'{still}<p class="needs-a-kernel">{NEEDS_A_KERNEL}</p>'
+        return f'{still}<p class="needs-a-kernel">{PLAYS_BELOW if runs and "player" in metadata else NEEDS_A_KERNEL}</p>'
     start = html.escape(json.dumps(metadata.get("start", {})), quote=True)
     return (f'<div class="explorable" data-name="{name}" data-start="{start}">{still}'
             f'<p class="needs-a-kernel">{STANDS_STILL}</p></div>'

@@ -44,7 +44,8 @@ class Page:
                     heading, _, card = cell.source.partition("\n")
                     cell.source = f"{heading}\n\n::::::{{container}} exercise-card\n{card.strip()}\n::::::"
             else:
-                cell.outputs = [self._output(output) for output in cell.get("outputs", [])]
+                runs = any("course-cell" in text for text in running.after(self.path, cell))
+                cell.outputs = [self._output(output, runs) for output in cell.get("outputs", [])]
             cells.append(cell)
             cells += self._after(cell)
         self.notebook.cells = cells
@@ -55,7 +56,8 @@ class Page:
         """What runs on the page, the solution below a check, and links to files that a cell shows."""
         if cell.cell_type != "code":
             return []
-        told = running.after(self.path, cell) + (working.after(cell) if self.compiler else [])
+        worked = self.compiler and working.after(cell)
+        told = running.after(self.path, cell) + (worked or working.elsewhere(cell, running.command(self.path)))
         runs = [nbformat.v4.new_markdown_cell(text) for text in told]
         return runs + self._links(cell)
 
@@ -72,12 +74,12 @@ class Page:
         links = ", ".join(f"[{name.removesuffix('/__init__.py')}](../{self.pages[name]})" for name in new)
         return [nbformat.v4.new_markdown_cell(f"*Read the file: {links}*")]
 
-    def _output(self, output):
+    def _output(self, output, runs: bool):
         """A picture becomes an <img> with a real alt, a file beside the page."""
         data = output.get("data", {})
         if moving.is_moving(output):
             return nbformat.v4.new_output("display_data", data={
-                "text/html": moving.shown(data["text/html"], output["metadata"]),
+                "text/html": moving.shown(data["text/html"], output["metadata"], runs),
                 "text/plain": data["text/plain"]})
         if "image/png" not in data:
             return output

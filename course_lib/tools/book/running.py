@@ -91,9 +91,14 @@ def after(path: Path, cell) -> list[str]:
     made = [f'<course-cell data-kernel="{html.escape(one["name"])}" data-page="{path.stem}" '
             f'data-launch="{html.escape(json.dumps(_shown(one)), quote=True)}"></course-cell>' for one in mine]
     made += [f'<p class="cannot-run" data-cannot="{html.escape(one["reason"], quote=True)}">{html.escape(one["kernel"])} '
-             f'does not run on this page: {html.escape(one["reason"])}. In JupyterLab it does.</p>'
+             f'does not run on this page: {html.escape(one["reason"])}. In JupyterLab it does: <code>{command(path)}</code></p>'
              for one in found["left"] if one["cell"] == cell["id"]]
     return made
+
+
+def command(path: Path) -> str:
+    """What opens a chapter in JupyterLab."""
+    return f"make lab ARGS={int(path.name[:2])}"
 
 
 def _shown(launch: dict) -> dict:

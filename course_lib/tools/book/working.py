@@ -4,6 +4,7 @@ What judges there is the package's own code: `rooms` is what of it a page loads.
 import html
 import inspect
 import json
+import re
 from pathlib import Path
 
 from course_lib.exercises.declare import find
@@ -46,6 +47,18 @@ def after(cell) -> list[str]:
         return []
     told = html.escape(json.dumps({"title": exercise.title, "kernel": exercise.name, "stub": exercise.cell(exercise.stub)}), quote=True)
     return [f'<course-cell data-exercise="{exercise.id}" data-verdict="not attempted" data-work="{told}"></course-cell>']
+
+
+def elsewhere(cell, command: str) -> list[str]:
+    """Below an exercise that this page does not judge: why, and what opens it where it is judged."""
+    if "exercise" not in cell.metadata.get("tags", []):
+        return []
+    id = re.search(r"EXERCISE ([\d.]+)", cell.source)[1]
+    exercise = find(id)
+    why = ("it asks for the notebook's Python" if exercise.language != "cuda" else "a page with a compiler does (make book LIVE=1)"
+           if judges(exercise) else "it is judged in several orders of events")
+    return [f'<p class="cannot-run" data-cannot="{why}">Exercise {id} is not judged on this page: {why}. '
+            f"In JupyterLab it is: <code>{command}</code></p>"]
 
 
 def stored(exercise: Exercise) -> bytes:
