@@ -2,9 +2,11 @@
 import functools
 import http.server
 import json
+import re
 import subprocess
 import sys
 import threading
+import tomllib
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -81,13 +83,34 @@ def site(tmp_path):
     except live.NotFetched as why:
         pytest.skip(str(why))
     cells = [text for id in {one["cell"] for one in found["launches"]} for text in running.after(path, {"id": id})]
-    cells += [text for cell in nbformat.read(path, as_version=4).cells for text in working.after(cell)]
+    exercises = [cell for chapter in chapters() for cell in nbformat.read(chapter, as_version=4).cells if working.after(cell)]
+    working.write(tmp_path / "_static" / running.COMPILER, exercises)
+    cells += [text for cell in exercises for text in working.after(cell)]
     (tmp_path / "chapters" / "page.html").write_text("<script src=../_static/run.js></script>" + "".join(cells))
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/chapters/page.html"
     server.shutdown()
+
+
+ADD = "__global__ void add(const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ out, int n)"
+COPYING = f"""#include <cuda/ptx>
+namespace ptx = cuda::ptx;
+{ADD} {{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    __shared__ alignas(16) float tile[256];
+    __shared__ uint64_t full;
+    if (threadIdx.x == 0) ptx::mbarrier_init(&full, 1);
+    __syncthreads();
+    if (threadIdx.x == 0) {{
+        ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &full, 128);
+        ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, tile, x + 256 * blockIdx.x, 128, &full);
+    }}
+    while (!ptx::mbarrier_try_wait_parity(&full, 0)) {{}}
+    if (i < n) out[i] = threadIdx.x < 32 ? tile[threadIdx.x] : y[i];
+}}
+"""
 
 
 @pytest.mark.slow
@@ -117,25 +140,70 @@ def test_a_reader_edits_a_kernel_right_and_wrong(tab, site):  # noqa: F811
     assert "timeout" in run("add", "if (i < n)", "for (;;); if (i < n)", "finding")["text"]
     assert "gives add" in run("add", "int n", "int n, int m", "error")["text"]
     assert run("add", "{", "{  ", "done")["counts"] == laptop["add"], "the page lives on"
+    given = tab.js("document.querySelector('course-cell[data-kernel=\\'start_here/add\\'] textarea').value.replace('{  ', '{')")
+    copied = run("add", given, COPYING, "done")["counts"]
+    assert (copied["copies_in"], copied["copies_in_bytes"]) == (4, 512), "an asynchronous kernel, and its pack"
+    assert "race" in run("add", given, COPYING.replace("while", "if (i < 0) while"), "finding")["text"]
+    cell = "document.querySelector('course-cell[data-kernel=\\'start_here/add\\']')"
+    tab.js(f"{cell}.querySelector('[data-act=play]').click()")
+    tab.wait(f"!!{cell}.querySelector('.lc-problem')", 60)
+    assert "access 1: warp 0" in tab.js(f"{cell}.querySelector('.lc-root').innerText")
+
+
+HOSTILE = tomllib.loads(Path(__file__).with_name("hostile_kernels.toml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.slow
-def test_a_reader_works_an_exercise_wrong_then_right(tab, site):  # noqa: F811
+def test_what_a_page_is_given_to_break_it_ends_and_the_page_lives_on(tab, site):  # noqa: F811
     tab.call("Page.navigate", url=site)
-    root, exercise = "document.querySelector('[data-exercise=\\'0.2\\']')", find("0.2")
-    tab.wait(f"!!{root}?.querySelector('[data-act=edit]')", 30)
-    tab.js(f"{root}.querySelector('[data-act=edit]').click()")
+    cell = "document.querySelector('course-cell[data-kernel=\\'start_here/add\\']')"
+    tab.wait(f"!!{cell}?.querySelector('[data-act=edit]')", 30)
+    tab.js(f"{cell}.querySelector('[data-act=edit]').click()")
+    tab.wait(f"!!{cell}.querySelector('textarea')", 30)
 
-    def checked(text: str) -> tuple[str, str]:
-        tab.js(f"{root}.querySelector('textarea').value = {json.dumps(text)}; {root}.querySelector('[data-act=check]').click()")
-        tab.wait(f"!{root}.querySelector('[data-act=check]').disabled", 240)
-        return tab.js(f"{root}.dataset.verdict"), tab.js(f"{root}.querySelector('[data-result]').innerText")
-    assert tab.js(f"{root}.querySelector('textarea').value") == exercise.cell(exercise.stub)
-    assert checked(exercise.cell(exercise.stub))[0] == "not attempted"
+    def told(text: str) -> str:
+        tab.js(f"{cell}.querySelector('textarea').value = {json.dumps(text)}; {cell}.querySelector('[data-act=run]').click()")
+        tab.wait(f"!{cell}.querySelector('[data-act=run]').disabled", 400)
+        return tab.js(f"{cell}.querySelector('[data-result]').innerText")
+    survived = []
+    for name, one in HOSTILE.items():
+        body = re.sub(r"([()])\*(\d+)", lambda found: found[1] * int(found[2]), one.get("body", ""))
+        text = one.get("text", f"{one.get('before', '')}\n{ADD} {{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    {body}\n}}\n")
+        said = told(text)
+        assert re.search(one["ends"], said), f"{name}: {said[:1000]}"
+        survived.append(name)
+    assert len(survived) == 50 and not tab.js("document.querySelectorAll('script:not([src])').length")
+    assert "Counted and checked" in told(f"{ADD} {{ int i = 256 * blockIdx.x + threadIdx.x; if (i < n) out[i] = x[i] + y[i]; }}")
+
+
+WORKED = ("0.2", "0.4", "0.6", "1.10", "1.11", "2.5", "3.6", "4.7", "5.6", "6.7", "7.7", "8.5")
+
+
+@pytest.mark.slow
+def test_a_reader_works_twelve_exercises_wrong_then_right(tab, site):  # noqa: F811
+    tab.call("Page.navigate", url=site)
+
+    def opened(id: str):
+        root = f"document.querySelector('[data-exercise=\\'{id}\\']')"
+        tab.wait(f"!!{root}?.querySelector('[data-act=edit]')", 30)
+        tab.js(f"{root}.querySelector('[data-act=edit]').click()")
+
+        def checked(text: str) -> tuple[str, str]:
+            tab.js(f"{root}.querySelector('textarea').value = {json.dumps(text)}; {root}.querySelector('[data-act=check]').click()")
+            tab.wait(f"!{root}.querySelector('[data-act=check]').disabled", 240)
+            return tab.js(f"{root}.dataset.verdict"), tab.js(f"{root}.querySelector('[data-result]').innerText")
+        return checked
+    for id in WORKED:
+        exercise, checked = find(id), opened(id)
+        wrong = exercise.cell(exercise.wrong_code(exercise.misconceptions[0]))
+        status, said = checked(wrong)
+        assert status == "wrong" and all(part in said for part in (evaluate(exercise, wrong).headline, exercise.misconceptions[0].ask))
+        assert checked(exercise.cell(exercise.solution))[0] == "passed", id
+    exercise, checked = find("0.2"), opened("0.2")
     wrong = exercise.cell(exercise.wrong_code(exercise.misconceptions[0]))
-    status, said = checked(wrong)
-    assert status == "wrong" and all(part in said for part in (evaluate(exercise, wrong).headline, exercise.misconceptions[0].ask))
+    assert checked(exercise.cell(exercise.stub))[0] == "not attempted"
     assert "The kernel does not compile" in checked(wrong.replace("x[i]", "z[i]"))[1]
     assert "50,000,000 steps" in checked(wrong.replace("int i", "for (;;); int i"))[1]
-    assert checked(exercise.cell(exercise.solution)) == ("passed", "✓ passed · Exercise 0.2 · Add two vectors\n\nAll 6 cases agree.")
-    assert checked(wrong)[0] == "wrong" and json.loads(tab.js("localStorage['course-marks']"))["0.2"]["status"] == "passed"
+    assert checked(exercise.cell(exercise.solution)) == ("passed", "\u2713 passed \u00b7 Exercise 0.2 \u00b7 Add two vectors\n\nAll 6 cases agree.")
+    marks = json.loads(tab.js("localStorage['course-marks']"))
+    assert checked(wrong)[0] == "wrong" and {id: marks[id]["status"] for id in WORKED} == dict.fromkeys(WORKED, "passed")

@@ -89,7 +89,8 @@ def after(path: Path, cell) -> list[str]:
     found, _ = built(path)
     mine = [one for one in found["launches"] if one["cell"] == cell["id"]]
     made = [f'<course-cell data-kernel="{html.escape(one["name"])}" data-page="{path.stem}" '
-            f'data-launch="{html.escape(json.dumps(_shown(one)), quote=True)}"></course-cell>' for one in mine]
+            f'data-launch="{html.escape(json.dumps(_shown(one)), quote=True)}">{working.NO_SCRIPT} <code>{command(path)}</code>'
+            "</course-cell>" for one in mine]
     made += [f'<p class="cannot-run" data-cannot="{html.escape(one["reason"], quote=True)}">{html.escape(one["kernel"])} '
              f'does not run on this page: {html.escape(one["reason"])}. In JupyterLab it does: <code>{command(path)}</code></p>'
              for one in found["left"] if one["cell"] == cell["id"]]

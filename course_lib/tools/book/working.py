@@ -21,6 +21,8 @@ JUDGE = {"": "sealed declare parts given on_page", "judging/": "judge compare co
 # what none of it needs on a page: packages that would import more, and what runs a source here
 EMPTY = ("__init__", "exercises/__init__", "exercises/judging/__init__", "exercises/running/__init__", "exercises/student",
          "exercises/running/runner")
+# What is read where no script of the page runs.
+NO_SCRIPT = "Where scripts are allowed and the browser is of 2023 or later, this cell works here. In JupyterLab it does:"
 TREE = "def tree_leaves(x):\n    return [y for part in (x.values() if isinstance(x, dict) else x) for y in tree_leaves(part)] " \
        "if isinstance(x, (tuple, list, dict)) else [x]\n"
 
@@ -46,7 +48,8 @@ def after(cell) -> list[str]:
     if not judges(exercise):
         return []
     told = html.escape(json.dumps({"title": exercise.title, "kernel": exercise.name, "stub": exercise.cell(exercise.stub)}), quote=True)
-    return [f'<course-cell data-exercise="{exercise.id}" data-verdict="not attempted" data-work="{told}"></course-cell>']
+    return [f'<course-cell data-exercise="{exercise.id}" data-verdict="not attempted" data-work="{told}">'
+            f"{NO_SCRIPT} <code>make lab ARGS={int(exercise.id.split('.')[0])}</code></course-cell>"]
 
 
 def elsewhere(cell, command: str) -> list[str]:
