@@ -165,14 +165,13 @@ def test_what_a_page_is_given_to_break_it_ends_and_the_page_lives_on(tab, site):
         tab.js(f"{cell}.querySelector('textarea').value = {json.dumps(text)}; {cell}.querySelector('[data-act=run]').click()")
         tab.wait(f"!{cell}.querySelector('[data-act=run]').disabled", 400)
         return tab.js(f"{cell}.querySelector('[data-result]').innerText")
-    survived = []
+    other = {}
     for name, one in HOSTILE.items():
         body = re.sub(r"([()])\*(\d+)", lambda found: found[1] * int(found[2]), one.get("body", ""))
         text = one.get("text", f"{one.get('before', '')}\n{ADD} {{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    {body}\n}}\n")
-        said = told(text)
-        assert re.search(one["ends"], said), f"{name}: {said[:1000]}"
-        survived.append(name)
-    assert len(survived) == 50 and not tab.js("document.querySelectorAll('script:not([src])').length")
+        if not re.search(one["ends"], said := told(text)):
+            other[name] = said[:1000]
+    assert not other and len(HOSTILE) == 50 and not tab.js("document.querySelectorAll('script:not([src])').length")
     assert "Counted and checked" in told(f"{ADD} {{ int i = 256 * blockIdx.x + threadIdx.x; if (i < n) out[i] = x[i] + y[i]; }}")
 
 
@@ -197,7 +196,8 @@ def test_a_reader_works_twelve_exercises_wrong_then_right(tab, site):  # noqa: F
         exercise, checked = find(id), opened(id)
         wrong = exercise.cell(exercise.wrong_code(exercise.misconceptions[0]))
         status, said = checked(wrong)
-        assert status == "wrong" and all(part in said for part in (evaluate(exercise, wrong).headline, exercise.misconceptions[0].ask))
+        verdict, plain = evaluate(exercise, wrong), " ".join(said.split())
+        assert status == "wrong" and " ".join(verdict.headline.split()) in plain and (verdict.ask or "") in said, (id, verdict, said)
         assert checked(exercise.cell(exercise.solution))[0] == "passed", id
     exercise, checked = find("0.2"), opened("0.2")
     wrong = exercise.cell(exercise.wrong_code(exercise.misconceptions[0]))

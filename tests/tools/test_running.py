@@ -120,6 +120,8 @@ def test_a_reader_runs_a_kernel_changes_a_size_and_reads_the_finding(tab, tmp_pa
     tab.js(f"{root}.querySelector('[name=value-n]').value = '1001'; {run}")
     said = tab.wait(f"{state('finding')}?.innerText", 30)
     assert "add reads x[1000], past its end: it has 1,000 elements" in said and "block 3, thread 232" in said
+    tab.js(f"{root}.querySelector('[data-act=play]').click()")
+    assert "load x[1000]" in tab.wait(f"{root}.querySelector('.lc-root [aria-live]')?.innerText", 30), "the refused access"
     tab.js(f"{root}.querySelector('[name=grid]').value = '-1'; {run}")
     assert "one to three whole numbers" in tab.wait(f"{state('error')}?.innerText", 30)
 
