@@ -110,7 +110,10 @@ async function built(parts, job) {
 let ready = null;
 onmessage = async ({ data: job }) => {
   try {
-    const parts = await (ready ??= loaded().catch(error => { ready = null; throw error; }));
+    const parts = await (ready ??= loaded().catch(error => {
+      ready = null;
+      throw new Error(`its files did not load (${error.message ?? error}): is the connection closed, or is memory short?`);
+    }));
     say("building");
     if (!job.python) return postMessage(await built(parts, job));
     const [room, name, ...args] = job.python;       // a function of the book's own Python
