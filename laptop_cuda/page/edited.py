@@ -18,7 +18,8 @@ ROOMS = ("text/*.py", "rewrite/*.py", "ptx/*.py", "toolchain/__init__.py", "tool
          "toolchain/precompiled.py", "toolchain/lines.py", "toolchain/line_table.py", "toolchain/object_file.py",
          "errors/[!_]*.*", "sources.py", "packs.py", "pack.toml", "kernel_text.py", "page/edited.py", "page/finding.py", "page/hooked.py",
          "asynchronous/pack.toml", "asynchronous/instructions.py", "asynchronous/errors.*")
-PACKS = re.compile(r"#include <(cuda[./]|laptop_asynchronous|cooperative_groups/memcpy)")      # of what they bring objects are linked
+# Where a text includes these, objects of a pack are linked.
+PACKS = re.compile(r"#include <(cuda[./]|laptop_asynchronous|cooperative_groups/memcpy)")
 
 
 def prepared(asked: str) -> str:

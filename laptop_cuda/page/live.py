@@ -12,7 +12,6 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from ..build import engine_digest
 from ..packs import include_flags
 from ..toolchain.cache import cache, digest, locked
 from ..toolchain.compilers import Compiler

@@ -85,7 +85,7 @@ class Recorder:
         return made
 
     def launch(self, c, parameters: list, count: int, kernel) -> dict:
-        """`parameters`: so many of the kernel, and behind them the arrays that are reached through addresses in values."""
+        """`parameters`: so many of the kernel, and behind them arrays reached through addresses in values."""
         addresses = [[getattr(c.addresses[i], name) for name, _ in CAddress._fields_] for i in range(c.n_addresses)]
         given = sum(p.kind == "pointer" for p in parameters[:count])
         if set(range(given, c.n_arrays)) - {array for *_, array, _ in addresses}:

@@ -57,7 +57,8 @@ class Page:
         if cell.cell_type != "code":
             return []
         worked = self.compiler and working.after(cell)
-        told = running.after(self.path, cell) + (worked or working.elsewhere(cell, running.command(self.path)))
+        told = running.after(self.path, cell)
+        told += worked or working.elsewhere(cell, running.command(self.path))
         runs = [nbformat.v4.new_markdown_cell(text) for text in told]
         return runs + self._links(cell)
 

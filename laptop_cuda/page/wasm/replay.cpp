@@ -16,7 +16,9 @@ static std::vector<Step> steps;
 static std::vector<Event> events;
 
 static bool is_line(const Step& s) { return s.operation == LAPTOP_LINE; }
-static auto kin(const Step& s) { return std::tuple(s.block, s.warp, s.interval, s.lanes, place_of(s.pc) & 0xffffff, s.operation); }
+static auto kin(const Step& s) {
+    return std::tuple(s.block, s.warp, s.interval, s.lanes, place_of(s.pc) & 0xffffff, s.operation);
+}
 
 // The last steps, with at most so many events.
 static void keep_last(uint64_t most) {
@@ -27,7 +29,7 @@ static void keep_last(uint64_t most) {
     events.erase(events.begin(), events.begin() + gone);
 }
 
-// By block and interval; code that is not the source's goes, and of the pieces of one line that follow each other all but the first.
+// By block and interval; code that is not the source's goes, and of pieces of one line in a row all but the first.
 static void sort_steps() {
     std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) {
         return std::pair(a.block, a.interval) < std::pair(b.block, b.interval); });
@@ -46,7 +48,9 @@ static void sort_steps() {
     steps.swap(kept), events.swap(moved);
 }
 
-static uint32_t number(const uint32_t (&at)[3], const uint32_t (&size)[3]) { return at[0] + size[0] * (at[1] + size[1] * at[2]); }
+static uint32_t number(const uint32_t (&at)[3], const uint32_t (&size)[3]) {
+    return at[0] + size[0] * (at[1] + size[1] * at[2]);
+}
 
 // The access that was refused, which is not recorded: at the end.
 static void add_refused(const laptop_error& e, const laptop_party& p, uint32_t block, uint32_t thread) {
@@ -74,11 +78,12 @@ static std::vector<size_t> marked(const laptop_error& e, bool* refused) {
         std::vector<size_t> mine;
         for (size_t i = 0; i < events.size(); ++i) {
             const Event& a = events[i];
-            if (a.block == block && a.thread == thread && a.pc == p->pc && a.memory == e.memory && a.offset < e.offset + e.size &&
-                a.offset + a.size > e.offset) mine.push_back(i);
+            bool meets = a.memory == e.memory && a.offset < e.offset + e.size && a.offset + a.size > e.offset;
+            if (meets && a.block == block && a.thread == thread && a.pc == p->pc) mine.push_back(i);
         }
-        if (!mine.empty()) found.push_back(std::string(e.kind) == "uninitialized" ? mine[0] : mine.back());
-        else if (p == &e.who && e.memory >= 0) add_refused(e, *p, block, thread), found.push_back(events.size() - 1), *refused = true;
+        if (mine.empty() && (p != &e.who || e.memory < 0)) continue;
+        if (mine.empty()) add_refused(e, *p, block, thread), mine = {events.size() - 1}, *refused = true;
+        found.push_back(std::string(e.kind) == "uninitialized" ? mine[0] : mine.back());
     }
     return found;
 }
@@ -102,8 +107,10 @@ static std::string intervals(bool broken) {
     std::vector<std::string> rows;
     for (size_t i = 0; i < steps.size(); ++i) found[{steps[i].block, steps[i].interval}].push_back(i);
     for (auto at = found.begin(); at != found.end(); ++at) {
-        auto barrier = std::find_if(at->second.begin(), at->second.end(), [](size_t i) { return steps[i].operation == LAPTOP_BARRIER; });
-        bool ends = barrier != at->second.end(), last = std::next(at) == found.end() || std::next(at)->first.first != at->first.first;
+        auto is_barrier = [](size_t i) { return steps[i].operation == LAPTOP_BARRIER; };
+        auto barrier = std::find_if(at->second.begin(), at->second.end(), is_barrier);
+        auto next = at;
+        bool ends = barrier != at->second.end(), last = ++next == found.end() || next->first.first != at->first.first;
         rows.push_back("{\"block\":" + std::to_string(at->first.first) + ",\"number\":" + std::to_string(at->first.second) +
             ",\"first_step\":" + std::to_string(at->second[0]) + ",\"n_steps\":" + std::to_string(at->second.size()) +
             ",\"ends\":\"" + (ends ? "barrier" : broken && last ? "cut" : "end") + "\",\"line\":" +
@@ -131,7 +138,10 @@ std::string replay_of(const laptop_result& r, uint64_t most) {
         parts.push_back(list({row(e.thread % 32, e.offset, e.size, e.memory), '"' + (known ? bytes_of(e) : "") + '"'}));
         if (e.memory >= 0 && e.address) starts[e.memory] = std::to_string((e.address - e.offset) % 128);
     }
-    for (size_t i : of_error) accesses.push_back("{\"step\":" + std::to_string(events[i].step) + ",\"lane\":" + std::to_string(events[i].thread % 32) + "}");
+    for (size_t i : of_error) {
+        auto [step, lane] = std::pair(std::to_string(events[i].step), std::to_string(events[i].thread % 32));
+        accesses.push_back("{\"step\":" + step + ",\"lane\":" + lane + "}");
+    }
     for (size_t i = 0; i < r.n_memories; ++i) {
         const laptop_memory& m = r.memories[i];
         memories.push_back(list({std::string("\"") + m.name + '"', row(m.space, m.parameter, m.itemsize, m.bytes, m.offset),
