@@ -16,7 +16,8 @@ async function loaded() {
   const { key, sizes } = await (await network(new URL("files.json", base))).json();
   const store = await kept(key), packs = Object.entries(sizes).filter(([name]) => /packed$/.test(name));
   const all = packs.reduce((sum, [, n]) => sum + n, 0);
-  let done = 0;
+  let done = 0, lose;
+  const lost = new Promise((_, failed) => { lose = failed; });         // a file: whoever asked for it may wait for ever
   const count = n => say("loading", Math.min((done += n) / all, 1));
   async function packed(name) {
     const at = new URL(`${name}.packed?${key}`, base), found = await store?.match(at);
@@ -30,7 +31,7 @@ async function loaded() {
     return whole.stream();
   }
   async function unpacked(name) {
-    const stream = (await packed(name)).pipeThrough(new DecompressionStream("gzip"));
+    const stream = (await packed(name).catch(error => { lose(error); throw error; })).pipeThrough(new DecompressionStream("gzip"));
     return new Response(stream, { headers: { "content-type": TYPES[name.split(".").pop()] ?? "text/plain" } });
   }
   // each of the three asks for its own files by name
@@ -40,11 +41,11 @@ async function loaded() {
   };
   const text = name => unpacked(name).then(answer => answer.text());
   const script = async name => import(URL.createObjectURL(new Blob([await text(name)], { type: "text/javascript" })));
-  const [python, clang, binaryen, kit, flags] = await Promise.all([
+  const [python, clang, binaryen, kit, flags] = await Promise.race([lost, Promise.all([
     import(new URL("pyodide.mjs", base)).then(({ loadPyodide }) => loadPyodide({ indexURL: base.href })),
     import(new URL("bundle.js", base)).then(async made => (await made.runLLVM(null, {}, { fetchProgress() {} }), made)),
     script("index.js").then(made => made.default),
-    text("kit.json").then(JSON.parse), text("flags.json").then(JSON.parse)]);
+    text("kit.json").then(JSON.parse), text("flags.json").then(JSON.parse)])]);
   python.unpackArchive(await (await unpacked("engine.zip")).arrayBuffer(), "zip");
   const passes = python.pyimport("laptop_cuda.page.edited");
   const bytes = Object.entries(kit.binary).map(([name, text]) => [name, Uint8Array.from(atob(text), c => c.charCodeAt(0))]);
@@ -112,7 +113,7 @@ onmessage = async ({ data: job }) => {
   try {
     const parts = await (ready ??= loaded().catch(error => {
       ready = null;
-      throw new Error(`its files did not load (${error.message ?? error}): is the connection closed, or is memory short?`);
+      throw new Error(`its files did not load (${error.message ?? error}); the connection may be closed, or memory short`);
     }));
     say("building");
     if (!job.python) return postMessage(await built(parts, job));

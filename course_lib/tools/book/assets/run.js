@@ -65,7 +65,8 @@ function inWorker(module, launch, data, stop) {
   if (!worker) {
     const text = `${window.courseLaunch}\nonmessage = ({ data: { module, launch, data } }) => {
       try { postMessage({ answer: laptopLaunch(module, launch, data) }); }
-      catch (error) { postMessage({ crash: String(error.message ?? error) }); } };`;
+      catch (error) { postMessage({ crash: String(error.message ?? error) }); } };
+      onmessageerror = () => postMessage({ crash: "no memory" });`;       // it cannot hold the module
     try { worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" }))); }
     catch (error) { return Promise.reject(new Error(`This browser starts no worker here (${error.message}). In JupyterLab kernels run.`)); }
   }
@@ -75,7 +76,6 @@ function inWorker(module, launch, data, stop) {
       "not end, or a size that is large for a page.", { late: true }), 1000 * SECONDS);
     stop.onclick = () => { clearTimeout(clock); ended("Stopped."); };
     worker.onerror = event => { clearTimeout(clock); ended(`The browser ended the launch: ${event.message}`); };
-    worker.onmessageerror = () => { clearTimeout(clock); ended(crashed("memory")); };        // it cannot hold the module
     worker.onmessage = ({ data: { answer, crash } }) => {
       clearTimeout(clock);
       if (answer) done(answer);

@@ -76,9 +76,10 @@ window.courseExercise = (cell, { make, inWorker, lacking }) => {
   const ask = async (name, ...args) => JSON.parse((await window.courseCompiler.sent({ python: [ROOM, name, ...args] },
     { say, stop, make })).value);
   const open = async () => {
-    const answer = await fetch(new URL(`exercise-${id}`, AT));
-    if (!answer.ok) throw new Error(`The cases of exercise ${id} could not be loaded: the server answers ${answer.status}.`);
-    const { launches, data } = await ask("opened", id, new Uint8Array(await answer.arrayBuffer()));
+    const bytes = await fetch(new URL(`exercise-${id}`, AT)).then(answer => answer.ok ? answer.arrayBuffer()
+      : Promise.reject(new Error(`the server answers ${answer.status}`))).catch(error => {
+      throw new Error(`The cases of exercise ${id} could not be loaded (${error.message}). Is the connection closed?`); });
+    const { launches, data } = await ask("opened", id, new Uint8Array(bytes));
     return { launches, bytes: Uint8Array.from(atob(data), letter => letter.charCodeAt(0)) };
   };
   const judged = async source => {
