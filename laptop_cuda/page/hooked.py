@@ -87,7 +87,7 @@ class _Source:
         if not found or found["name"].startswith("@llvm.") or "external" in found["before"].split():
             return line
         rest = re.sub(r', comdat(\([^)]*\))?|, section "[^"]*"', "", found["rest"])
-        # The table at a source's end, of which nothing runs here; what a thread's variable begins with is read.
+        # The table at a source's end: nothing of it runs here. What a thread's variable begins with is read.
         if "laptop_" in found["name"] and not re.match(r"@__const\..*\.laptop_\w+$", found["name"]):
             return f"{found['name']} = internal {LINKAGE.sub('', found['before'])}{found['kind']} {rest}"
         rest = re.sub(r"(, align \d+)?(, !dbg !\d+)?$", r', section "laptop_kernels"\1\2', rest, count=1)

@@ -86,7 +86,8 @@ class Recorder:
 
     def launch(self, c, parameters: list, count: int, kernel) -> dict:
         """`parameters`: so many of the kernel, and behind them arrays reached through addresses in values."""
-        addresses = [[getattr(c.addresses[i], name) for name, _ in CAddress._fields_] for i in range(c.n_addresses)]
+        addresses = [[getattr(c.addresses[i], name) for name, _ in CAddress._fields_]
+                     for i in range(c.n_addresses)]
         given = sum(p.kind == "pointer" for p in parameters[:count])
         if set(range(given, c.n_arrays)) - {array for *_, array, _ in addresses}:
             raise Left("an array of addresses is among its arguments")
