@@ -74,7 +74,7 @@ class Flow(Expressions):
         test, *bodies = cursor.get_children()
         single = len(bodies) == 1 or len(bodies) == 2 and has_else(cursor, *bodies)
         if not test.kind.is_expression() or not single:
-            raise NotLifted("an `if` with a first statement", cursor.location.line)
+            raise NotLifted("an `if` with a first statement, or that a macro writes", cursor.location.line)
         yes, no = (*bodies, None)[:2]
         self.branch(self.condition(test), lambda: self.run(yes), lambda: self.run(no))
 
@@ -124,8 +124,16 @@ class Flow(Expressions):
         for key in states[0].env:
             if all(key in state.env for state in states):
                 self.state.env[key] = joined(self.world, whens, [state.env[key] for state in states])
-        self.state.after = list({repr(a): a for state in states for a in state.after}.values())
+        self.state.after = self.last_barriers(states, whens)
         return None if values[0] is None else joined(self.world, whens, list(values))
+
+    @staticmethod
+    def last_barriers(states: list, whens: list) -> list:
+        """Those of all ways, and those of one way under its conditions."""
+        shared = set.intersection(*({id(a) for a in state.after} for state in states))
+        found = {id(a): a for a in states[0].after if id(a) in shared}
+        return [*found.values(), *((*a[:2], (*a[2], *when)) for state, when in zip(states, whens)
+                                   for a in state.after if id(a) not in shared)]
 
     # loops
 
