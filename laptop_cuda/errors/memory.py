@@ -95,6 +95,9 @@ class MemoryErrors(Facts):
                     else f"{self._element()}, a member that had no value in the struct that was stored there")
             return (f"{kernel} reads {what}.", "Usual cause: a sum that does not start at 0, or something set on some "
                     "paths only: give it a value where it is declared.")
+        if self.reason == "either":
+            return (f"{kernel} {self._verb()} {self._element()}, where lanes of one warp have stored different values by one "
+                    "instruction: which of them is last, CUDA leaves open.", "Usual cause: a store that one lane is to do.")
         if self.reason == "shared":
             return (f"{kernel} {self._verb()} shared {self._element()}, which no thread has written.",
                     "Usual cause: the loop that fills the tile does not cover it (padding, a ragged edge, "

@@ -46,6 +46,10 @@ def refused(library: Path, files: dict[str, str], rows: list[dict]) -> list[dict
         kind, why = ("misuse", f" answers cudaErrorInvalidValue: {row['why']}") if row["why"] else ("race", "")
         if row["why"].startswith("nobody"):
             kind, why = "unwritten", f", and {row['why']}"
+        elif row["why"] == "never written":
+            kind, why = "uninitialized", ", which nobody has written"
+        elif row["why"].startswith("lanes"):
+            kind, why = "race", f": {row['why']}"
         elif "malloc" in row["why"] or "Synchronize" in row["why"]:
             why = f": {row['why']}"
         at = [places[offset] for offset in row["offsets"] if places[offset].line]

@@ -478,10 +478,12 @@ void read_symbols();
 extern uintptr_t heap_base;      // of the device memory of whole programs, and so many bytes: 0 until there is some
 extern size_t heap_used;
 extern uintptr_t variables_low, variables_high;  // around the device variables of whole programs
+extern uintptr_t unwritten_low, unwritten_high;  // around bytes of host memory that nobody has written
 constexpr int RELAXED = 16;       // of a volatile or atomic access, beside its action
 inline void host_touches(uintptr_t address, size_t size, int action, const void* pc) {
     bool near_variables = address - variables_low < variables_high - variables_low;
-    if (address - heap_base < heap_used || near_variables) seams.touched_by_host(address, size, action, pc);
+    bool near_unwritten = address - unwritten_low < unwritten_high - unwritten_low;
+    if (address - heap_base < heap_used || near_variables || near_unwritten) seams.touched_by_host(address, size, action, pc);
 }
 void start_shared(Block&);
 void free_shared(Block&);
@@ -504,7 +506,7 @@ void own_scalar(Thread*, uintptr_t address, size_t size, int action, const void*
 void moves_struct(Thread*, const Half&);
 void pass(Thread*, uintptr_t address, size_t size, int action, const void* pc);          // of a hook
 // Which bytes were written, by a 1; null: not known. A struct may be copied with what it lacks: no 4 bytes of it are read alone.
-constexpr uint8_t COPIED_UNSET = 2;
+constexpr uint8_t COPIED_UNSET = 2, EITHER = 3;     // EITHER: two lanes' values, one of which an earlier launch has left
 uint8_t* flags_of(const Thread*, Found, uintptr_t address);
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps = false);        // of a struct that is read whole
 void refine(Region&);            // from 4 bytes a cell to one
@@ -522,6 +524,9 @@ extern int update_how;           // of an access with action 2
 bool init_check(Found, uintptr_t address, size_t size, int action, const void* pc);      // false: a read of nothing
 void resolve_pending();          // was the last suspicious store one that changed anything?
 extern bool pending;
+void remark(laptop_error, const char* reason);     // a note, once for each place
+bool either_stays(const laptop_error&, void* p, const void* before, size_t bytes);       // false: whoever is told of it decides
+void compare_winners();          // at the launch's end
 void start_interval(Block&);
 void end_interval(Block&);       // decides about uninitialised reads of shared memory
 void start_sanitizing();

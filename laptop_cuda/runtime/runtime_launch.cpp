@@ -14,7 +14,7 @@ namespace laptop {
 Seams seams = {};
 uintptr_t heap_base = 0;
 size_t heap_used = 0;
-uintptr_t variables_low = 0, variables_high = 0;
+uintptr_t variables_low = 0, variables_high = 0, unwritten_low = 0, unwritten_high = 0;
 std::recursive_mutex one_at_a_time;
 
 laptop_error error_of(const char* kind, const char* reason, const Thread* t, uint32_t place, int action) {
@@ -319,6 +319,7 @@ Result* run_once(const laptop_launch& l, Run* lender) {
         if (!was_interrupted()) run->error = run->undefined;
         run->again.reset();
     }
+    compare_winners();
     run->blocks.clear();
     collect(*result);
     run->ended.failed |= run->error.kind || result->interrupted;

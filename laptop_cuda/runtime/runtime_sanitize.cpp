@@ -64,6 +64,7 @@ struct Suspicion {               // a store that conflicts; an error only if it 
     size_t size;
     unsigned char before[16];
     laptop_error error;
+    bool one_store;              // of several lanes of a warp
 };
 static Suspicion suspicion;
 bool pending = false;
@@ -93,8 +94,9 @@ static bool written_before(const Found& f, uintptr_t address, size_t size) {
     return !init || std::all_of(init, init + size, [](uint8_t x) { return x != 0; });
 }
 
-static void suspect(const laptop_error& e, const Found& f, uintptr_t address, size_t size, int action) {
+static void suspect(const laptop_error& e, const Found& f, uintptr_t address, size_t size, int action, bool one_store) {
     if (action != 1 || size > 16 || !written_before(f, address, size)) fail(e);
+    suspicion.one_store = one_store;
     suspicion.address = address;
     suspicion.size = size;
     suspicion.error = e;
@@ -105,13 +107,20 @@ static void suspect(const laptop_error& e, const Found& f, uintptr_t address, si
 
 void resolve_pending() {
     pending = false;
-    if (memcmp(suspicion.before, (void*)suspicion.address, suspicion.size) != 0) fail(suspicion.error);
-    for (const laptop_error& n : run->notes) {
-        if (n.who.pc == suspicion.error.who.pc) return;
+    if (memcmp(suspicion.before, (void*)suspicion.address, suspicion.size) != 0) {
+        const Suspicion& s = suspicion;
+        if (!s.one_store || !either_stays(s.error, (void*)s.address, s.before, s.size)) fail(s.error);
+        return;
     }
+    remark(suspicion.error, "same value");
+}
+
+void remark(laptop_error e, const char* reason) {
+    auto known = [&](const laptop_error& n) { return n.who.pc == e.who.pc; };
+    if (run->notes.size() >= 16 || std::any_of(run->notes.begin(), run->notes.end(), known)) return;
     Busy busy;
-    suspicion.error.reason = "same value";
-    if (run->notes.size() < 16) run->notes.push_back(suspicion.error);
+    e.reason = reason;
+    run->notes.push_back(e);
 }
 
 void one_memory(const char* names) {
@@ -255,7 +264,8 @@ static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) 
                 trust(e, l.address, run->intervals[interval_of(c->mark[k])].block, thread_of(c->mark[k]));
                 continue;
             }
-            suspect(e, f, l.address, l.size, l.action);
+            bool one_store = k == Cell::WRITER && c->pc[k] == l.offset && !strcmp(e.reason, "inside a warp") && interval_of(c->mark[k]) == interval_of(l.me);
+            suspect(e, f, l.address, l.size, l.action, one_store);
             suspected = true;
         }
         for (int k = Cell::READER; l.compares && k < Cell::MARKS; ++k) {
@@ -380,8 +390,17 @@ struct Unwritten {
     laptop_error error;
     uint32_t block, thread;
     bool in_shared;
+    const void* byte_at;         // where a byte was read
 };
 static std::vector<Unwritten> unwritten;
+
+// C++ lets a byte be copied on before it is set; then it is not set where it goes, either.
+static bool copies_unset_byte(const Block& b) {
+    if (unwritten.empty()) return false;
+    const Unwritten& u = unwritten.back();
+    if (!u.byte_at || u.byte_at != current->last_pc || u.thread != current->index || u.block != b.linear) return false;
+    return unwritten.pop_back(), true;
+}
 
 bool uninitialised_read_of(const Thread* t) {
     return std::any_of(unwritten.begin(), unwritten.end(), [t](const Unwritten& u) {
@@ -425,6 +444,7 @@ bool init_check(Found f, uintptr_t address, size_t size, int action, const void*
         return true;
     }
     if (action == 1) {
+        if (size == 1 && copies_unset_byte(b)) return *init = 0, true;
         size == 4 ? (void)memset(init, 1, 4) : (void)memset(init, 1, size);
         return true;
     }
@@ -433,11 +453,13 @@ bool init_check(Found f, uintptr_t address, size_t size, int action, const void*
     if (unwritten.size() >= 64) return false;
     Busy busy;
     Unwritten u;
-    u.error = make_error("uninitialized", *init == COPIED_UNSET ? "member" : in_shared ? "shared" : "global", pc, action);
+    const char* why = *init == COPIED_UNSET ? "member" : *init == EITHER ? "either" : in_shared ? "shared" : "global";
+    u.error = make_error("uninitialized", why, pc, action);
     locate(u.error, b, address, size);
     u.block = b.linear;
     u.thread = current->index;
     u.in_shared = in_shared;
+    u.byte_at = size == 1 && !action ? pc_in_kernel(current, pc) : nullptr;
     unwritten.push_back(u);
     return false;
 }

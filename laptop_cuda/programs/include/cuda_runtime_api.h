@@ -107,6 +107,7 @@ inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kin
     }
     if (LAPTOP_TRACED && by.site && place_of(to, n) == Place::HOST) leaves_device(by.name, from, n, by.site);
     copy_now(to, from, n, by);
+    if (LAPTOP_TRACED && place_of(to, n) == Place::HOST) copied_out(to, from, n, by.site);
     return cudaSuccess;
 }
 inline cudaError_t set(void* to, int value, size_t n, const Issue& by = {}) {

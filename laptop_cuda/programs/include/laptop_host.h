@@ -58,6 +58,7 @@ void error_was_read();                    // of the last launch, if that was ref
 void refused_call(const char* name, const char* why, const void* site, const void* other = nullptr);
 bool within_malloc(const void* p, size_t bytes);  // false: it begins in what malloc gave the program, and ends behind it
 void leaves_device(const char* call, const void* p, size_t bytes, const void* site);     // a note, if nobody has written it
+void copied_out(const void* to, const void* from, size_t bytes, const void* site);       // into memory of the host
 // Of a __device__ or __constant__ variable host code on a card has another than kernels have. True.
 bool device_variable(const char* name, const void* p, size_t bytes, unsigned itemsize);
 size_t allocated(const void* p);          // bytes of the device memory that begins here

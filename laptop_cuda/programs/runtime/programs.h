@@ -3,6 +3,7 @@
 //   runtime_program.cpp    launches of host code
 //   runtime_heap.cpp       device memory
 //   runtime_host.cpp       host code that touches it
+//   runtime_unwritten.cpp  host code that uses what was copied from it and never written
 //   runtime_crashes.cpp    crashes of host code
 //   runtime_order.cpp      the order of streams, events and host code
 //   runtime_children.cpp   launches that kernels make
@@ -28,6 +29,7 @@ void take_all_as_written();
 size_t device_bytes();
 std::string element_at(uintptr_t address);
 bool is_sanitized();
+void used_unwritten(uintptr_t address, size_t size, bool writes, const void* pc);
 void keep_touched(Run&);         // what a launch did that is issued
 void used_by_host(uintptr_t address, size_t size, bool writes, const void* pc);
 // Whether host code may not touch this; says then where it is, and in what.

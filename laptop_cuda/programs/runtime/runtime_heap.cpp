@@ -176,6 +176,10 @@ void leaves_device(const char* call, const void* p, size_t bytes, const void* si
     Lock lock(heap);
     const Allocation* a = allocation_of(p);
     if (!a || !a->initialised || !is_sanitized()) return;
+    const uint8_t* flags = a->initialised + ((uintptr_t)p - a->low);
+    if (const void* either = memchr(flags, EITHER, bytes))
+        refused_call((std::string(call) + " copies " + element_at((uintptr_t)p + ((const uint8_t*)either - flags))).c_str(),
+                     "lanes of one warp have stored different values there by one instruction, and CUDA leaves open which is last", site);
     size_t unit = a->itemsize > 1 ? a->itemsize : 16, first = ((uintptr_t)p - a->low + unit - 1) / unit * unit;
     for (size_t end = (uintptr_t)p - a->low + bytes; first + unit <= end; first += unit) {
         const uint8_t* hole = (const uint8_t*)memchr(a->initialised + first, 0, end - first);

@@ -100,7 +100,9 @@ void touched_by_host(uintptr_t address, size_t size, int action, const void* pc)
     if (!size || as_device || !is_whole_program()) return;
     bool relaxed = action & RELAXED || action == 2;          // beside what a kernel does meanwhile that is no race
     action &= ~RELAXED;
-    if (!closed_to_host(address, size, e, memory)) return relaxed ? void() : used_by_host(address, size, action != 0, pc);
+    bool outside = address - heap_base >= heap_used;
+    if (outside) used_unwritten(address, size, action != 0, pc);
+    if (!closed_to_host(address, size, e, memory)) return relaxed || outside ? void() : used_by_host(address, size, action != 0, pc);
     std::lock_guard<std::recursive_mutex> lock(telling);
     bool writes = action == 1 || action == 2;
     if (writes && !*e.reason) host_wrote((void*)address, size);      // no second finding in the kernel that reads it
