@@ -27,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <unordered_set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -232,6 +233,8 @@ struct Block {
     bool gives_way = false;              // to whoever may take a lock next
     std::vector<Seen> seen;              // of other blocks, the last few
     bool watched = false;                // traced, and not left out for want of time
+    bool stays = true;                   // its threads, after their turn, where they were after an earlier one
+    std::unordered_set<uint64_t> states;         // then, as sums
     uint32_t rounds = 0;                 // in which its threads looked at memory again and again, since one came further
     bool gave_stacks = false;            // to the blocks that run while it waits for them: they are not its own
     Arrived arrived = {};                // answer of the last block_barrier

@@ -86,6 +86,12 @@ static inline __attribute__((always_inline)) Region* checked(Thread* t, uintptr_
     return f.region;
 }
 
+static void looked_often(Thread* t) {    // perhaps for what a thread will do that has not had its turn
+    ++t->warp->block->rounds;
+    t->spins = 0;
+    park(State::FULL);
+}
+
 // action: 0 load, 1 store, 2 atomic
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Thread* t = current;
@@ -93,6 +99,7 @@ void touch(uintptr_t address, size_t size, int action, bool is_volatile, const v
     if (is_volatile) t->awaits = address;
     if (!t->log) return action || is_volatile ? pass_unwatched(t, address, size, action, is_volatile) : void();
     t->spins += is_volatile || action == 2;
+    if (t->spins >= 256 && !run->profiling) looked_often(t);
     Region* region = checked(t, address, size, action, is_volatile, pc);
     if (!region || !run->profiling || region->constant) return;
     Log& log = *t->log;
@@ -179,7 +186,7 @@ void will_read_constant(const void* p, size_t bytes, const void* site) {
 void will_write(void* p, size_t bytes, const void* site) { touch_any((uintptr_t)p, bytes, 1, site); }
 
 void perhaps_waits(Thread* t) {
-    if (run->loops || ++t->spins % 4096) return;
+    if (run->loops || ++t->spins % (run->sanitizing ? 256 : 4096)) return;
     ++t->warp->block->rounds;
     park(State::FULL);           // for a thread that has not had its turn
 }
@@ -224,7 +231,7 @@ __attribute__((noinline)) static void full_step(Thread* t, const void* pc, const
     Log& log = *t->log;
     if (values_wanted) record_values();
     if (log.n_steps >= Log::STEPS || log.n_accesses >= Log::ACCESSES || t->steps >= Log::STEPS) {
-        t->warp->block->rounds += t->spins >= 256;
+        t->warp->block->rounds += t->spins >= (run->profiling ? 256 : 64);
         t->spins = 0;
         park(State::FULL);
     }

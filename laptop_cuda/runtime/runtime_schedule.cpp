@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_set>
 #include "runtime.h"
 #include "runtime_settled.h"
@@ -284,8 +285,13 @@ static void resume(Thread* t) {
     current = nullptr;
 }
 
-// A block that has looked at memory for so many rounds lets others run, as on a card they would beside it.
-constexpr uint32_t ROUNDS = 64;
+// A block that has looked at memory for so many rounds lets others run, as on a card they would beside it; one that has
+// done so before, sooner. Counts of what waits look at are those of the longer turns.
+constexpr uint32_t ROUNDS = 64, SOONER = 4;
+static bool soon() { return run->sanitizing && !run->profiling; }
+// So many turns in a row in which every block is left where it was after an earlier one, stacks and all: nobody will go on.
+static uint64_t patience(size_t blocks) { return std::max<uint64_t>(300, 32 * blocks); }
+constexpr size_t MOST_STATES = 1 << 17;
 
 static void run_warp(Warp& w) {
     unsettle_warp();
@@ -302,8 +308,8 @@ static void run_warp(Warp& w) {
         }
         if (w.block->watched) {
             // A lane that waits for another warp in a loop must not keep that warp from running.
-            const size_t soon = run->locks_taken ? w.block->warps.size() : 1;
-            bool others_next = w.full && (turns * soon >= 64 || w.block->gives_way);
+            size_t times = run->locks_taken ? w.block->warps.size() : soon() && w.block->rounds > ROUNDS / 4 ? ROUNDS / SOONER : 1;
+            bool others_next = w.full && (turns * times >= ROUNDS || w.block->gives_way);
             merge(w, others_next);
             for (unsigned l = w.full; l; l &= l - 1) {
                 Thread* t = w.lanes[__builtin_ctz(l)];
@@ -382,6 +388,8 @@ void start_block(Block& b, uint64_t linear, uint64_t watched_with) {
     b.waiting = b.at_grid = b.predicates = 0;
     b.steps = b.read_clocks = 0;
     b.rounds = 0;
+    b.stays = true;
+    b.states.clear();
     b.seen.clear();
     b.gives_way = false;
     b.barriers = 0;
@@ -456,13 +464,13 @@ static void deadlock(Block& b) {
 // Not where it is recorded, which follows one block after the other, nor one that waits for what it has launched.
 static bool can_wait(const Block& b) { return !run->recording && b.alive && !run->loops; }
 
-static void nobody_changes(const Block& b) {
+static void nobody_changes(const Block& b, bool only_the_hosts = false) {
     auto t = std::find_if(b.threads.begin(), b.threads.end(), [](const Thread& t) { return t.state != State::DONE; });
     for (const Thread& other : b.threads) {      // rather one that looks than one that waits for it
         if (other.state == State::FULL || other.state == State::READY) t = b.threads.begin() + other.index;
     }
-    if (t->awaits && seams.host_sees && seams.host_sees(t->awaits)) fail(error_of("not supported", "host", &*t, t->last_place));
-    fail(error_of("deadlock", "nobody changes", &*t, t->last_place));
+    bool host = t->awaits && seams.host_sees && seams.host_sees(t->awaits);
+    if (host || !only_the_hosts) fail(error_of(host ? "not supported" : "deadlock", host ? "host" : "nobody changes", &*t, t->last_place));
 }
 
 // Who has taken a lock, perhaps, lets others run: if they take one that it takes next, and then wait for its own, they do here.
@@ -586,6 +594,14 @@ static void put_away(Block& b) {
     b.gave_stacks = true;
 }
 
+// Whether its threads are where they were after an earlier turn.
+static bool is_known(Block& b) {
+    uint64_t sum = 0;
+    for (const Thread& t : b.threads) sum = sum * 31 + std::hash<std::string_view>()({t.kept.data(), t.kept.size()});
+    Busy busy;
+    return b.states.size() >= MOST_STATES || !b.states.insert(sum).second;
+}
+
 static void take_up(Block& b) {
     for (Thread& t : b.threads) {
         if (t.kept.empty()) continue;
@@ -616,12 +632,14 @@ static bool go_round(std::vector<Block*>& suspended) {
     bool moved = false;
     for (Block* b : suspended) {
         if (waits_at_grid(b)) continue;
-        if (++run->slices > std::max<uint64_t>(300, 32 * suspended.size()) && !run->clustered) nobody_changes(*b);
-        b->rounds = 0, b->moved = false;
+        uint64_t most = patience(suspended.size());
+        if (++run->slices > most / 8 && !run->clustered) nobody_changes(*b, run->slices <= most);
+        b->rounds = soon() && b->stays ? ROUNDS - SOONER : 0, b->moved = false;
         run->clustered ? take_over_shared(*b) : take_up(*b);
         bool ended = run_block(*b);
         if (run->clustered) put_shared_away(*b);
-        else if (!ended) put_away(*b);
+        else if (!ended) put_away(*b), b->stays = is_known(*b);
+        if (!run->clustered && (ended || !b->stays)) run->slices = 0;
         moved |= ended || b->moved;
     }
     suspended.erase(std::remove_if(suspended.begin(), suspended.end(), [](Block* b) { return !b->alive; }), suspended.end());
@@ -633,7 +651,7 @@ static void run_clusters() {
     uint64_t next = 0, count = run->n_blocks / run->cluster_size;
     std::vector<Block*> live;
     while (next < count || !live.empty()) {
-        bool moved = go_round(live), stuck = run->slices > std::max<uint64_t>(300, 32 * live.size()), landed = false;
+        bool moved = go_round(live), stuck = run->slices > patience(live.size()), landed = false;
         bool spins = std::any_of(live.begin(), live.end(), [](const Block* b) { return b->rounds >= ROUNDS; });
         for (Block* b : live) landed |= (!moved || spins) && seams.deliver && seams.deliver(*b, false);
         if (landed) run->slices = 0;
