@@ -21,6 +21,8 @@ class Teller(MemoryErrors, LaunchErrors):
         parts = [f"{self.kind}: {what}"]
         if e.has_thread:
             parts.append(self._where(e.who, self.place, not self.block_only))
+        elif self.kind == "bad launch" and self.place.line:
+            parts.append(self._line(self.place).strip("\n"))
         if e.has_other:
             parts.append(self._where(e.other, self.other_place))
         if self.result.launched_by:

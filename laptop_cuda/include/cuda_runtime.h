@@ -125,11 +125,11 @@ LAPTOP_FN void cudaGridDependencySynchronize() {} LAPTOP_FN void cudaTriggerProg
 
 // The library's own memcpy would touch memory that no hook sees.
 LAPTOP_FN void* laptop_memcpy(void* to, const void* from, size_t n) {
-    if (LAPTOP_TRACED) laptop::will_read(from, n, LAPTOP_SITE), laptop::will_write(to, n, LAPTOP_SITE);
+    if (LAPTOP_TRACED) laptop::will_move(to, from, n, LAPTOP_SITE);
     return laptop::copy_unseen(to, from, n), to;
 }
 LAPTOP_FN void* laptop_memmove(void* to, const void* from, size_t n) {
-    if (LAPTOP_TRACED) laptop::will_read(from, n, LAPTOP_SITE), laptop::will_write(to, n, LAPTOP_SITE);
+    if (LAPTOP_TRACED) laptop::will_move(to, from, n, LAPTOP_SITE);
     return laptop::move_unseen(to, from, n), to;
 }
 LAPTOP_FN void* laptop_memset(void* to, int value, size_t n) {

@@ -299,8 +299,9 @@ const void* shown_by(unsigned thread);
 
 // Memory that code without hooks touches (LAPTOP_FN functions, memcpy): say so before touching it.
 void will_read(const void* p, size_t bytes, const void* site);
-void declared(void* p, size_t bytes, const char* name, int line);     // a variable that may be read before it is set
+void declared(void* p, size_t bytes, const char* name, int line, bool in_parts = false);     // a variable that may be read before it is set
 void will_write(void* p, size_t bytes, const void* site);
+void will_move(void* to, const void* from, size_t bytes, const void* site);     // however they are aligned
 void will_read_constant(const void* p, size_t bytes, const void* site);         // __ldg: nobody writes it in this launch
 enum { OF_BLOCK = 1, COMPARES = 2, ONLY_WRITES = 4 };         // an atomic of the block's scope; one that is a CAS
 void will_update(void* p, size_t bytes, const void* site, int how = 0);         // an atomic

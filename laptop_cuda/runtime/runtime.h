@@ -116,7 +116,7 @@ struct Met {                     // a place in the kernel's own body where a thr
 constexpr uint32_t KERNEL_DEPTH = 2;  // of the functions with hooks the generated entry is 1 deep, the kernel 2
 struct __attribute__((visibility("default"))) Coordinates { unsigned x, y, z; };    // threadIdx and its kin
 
-struct Unset { uintptr_t address; size_t bytes; const char* name; int line; uint32_t depth; unsigned char with; };
+struct Unset { uintptr_t address; size_t bytes; const char* name; int line; uint32_t depth; unsigned char with; bool in_parts; };
 struct Nothing { const void* pc; uintptr_t address; size_t size; uintptr_t to; };        // a read of what was never set
 struct Half { uintptr_t address; size_t bytes; intptr_t pc; int action; };       // of a copy of a struct
 struct alignas(64) Thread {      // the first two lines of the cache hold what every switch needs

@@ -185,6 +185,11 @@ void will_read_constant(const void* p, size_t bytes, const void* site) {
 }
 void will_write(void* p, size_t bytes, const void* site) { touch_any((uintptr_t)p, bytes, 1, site); }
 
+void will_move(void* to, const void* from, size_t bytes, const void* site) {
+    ((uintptr_t)from & (bytes - 1) ? touch_range : touch_any)((uintptr_t)from, bytes, 0, site);
+    ((uintptr_t)to & (bytes - 1) ? touch_range : touch_any)((uintptr_t)to, bytes, 1, site);
+}
+
 void perhaps_waits(Thread* t) {
     if (run->loops || ++t->spins % (run->sanitizing ? 256 : 4096)) return;
     ++t->warp->block->rounds;

@@ -23,21 +23,22 @@ static bool is_gone(uintptr_t address, const void* pc) {
 #endif
     return false;
 }
-void declared(void* p, size_t bytes, const char* name, int line) {
+void declared(void* p, size_t bytes, const char* name, int line, bool in_parts) {
     Thread* t = current;
     if (!t || !t->log || !run->sanitizing) return;
     unsigned char with = *(unsigned char*)p;
     forget_own(t, [p](const Unset& u) { return u.address == (uintptr_t)p; });
     bool fills = with == 0xfe || with == 0xaa || with == 0xff || (bytes == 1 && !with);      // g++: a bool is false
     Busy busy;
-    if (fills && is_filled((uintptr_t)p, bytes, with)) t->unset.push_back({(uintptr_t)p, bytes, name, line, t->depth, with});
+    if (fills && is_filled((uintptr_t)p, in_parts ? 1 : bytes, with)) t->unset.push_back({(uintptr_t)p, bytes, name, line, t->depth, with, in_parts});
 }
 static void look_at_suspects(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     for (const Unset& u : t->unset) {
         bool inside = address >= u.address && address + size <= u.address + u.bytes;     // else a struct is copied whole
         laptop_error e = make_error("uninitialized", "suspect", pc, 0);
         e.detail = u.name, e.offset = u.line;
-        if (!action && inside && is_filled(address, size, u.with)) fail(e);
+        bool part = !u.in_parts || (size >= 4 && size < u.bytes);        // a struct without a value may be copied
+        if (!action && inside && part && is_filled(address, size, u.with)) fail(e);
     }
     forget_own(t, [&](const Unset& u) { return action && address <= u.address && address + size >= u.address + u.bytes; });
 }

@@ -15,6 +15,10 @@ BARE = re.compile(r"(?<=[;{}])\s*(?!(?:return|using|typedef|extern|goto|struct|s
 SMALL = re.compile("bool|char|short|.*(half|16|8|uchar)")
 # A name (\0) that is set there, or whose address the CUDA library takes.
 SET = re.compile(r"(?:^|[;}]|\bfor \()\s*\0 =[^=]|\b(?:cu\w+|sincosf?)\((?:[^;()]*, |\(\w+\*+\))?&\0")
+# A struct of plain members that the source defines, and a variable of one: compilers are silent where members are set on some
+# paths only, so that the run looks at each whose first use is not that it is set.
+PLAIN = re.compile(r"\bstruct\s+(?:__align__\(\d+\)\s*|alignas\(\d+\)\s*)?(\w+)\s*\{([^{}()=]*)\}")
+GIVEN = re.compile(r"(?:^|[;{}])\s*\0(?:\.\w+)? =[^=]|&\0|[(,]\s*\0\s*[,)]")
 OF_CLANG = ["-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized", "-fsyntax-only"]
 
 
@@ -47,14 +51,30 @@ def bare(text: str):
                     yield name
 
 
+def structs(text: str):
+    """(line, variable) of such structs in functions."""
+    for kind, _ in PLAIN.findall(text):
+        for found in re.finditer(rf"(?<=[;{{}}])[ \t\n]*{kind}[ \t]+(\w+);", text):
+            before, rest = text[:found.start()], text[found.end():]
+            named = re.search(rf"\b{found[1]}\b", rest)
+            inside = re.search(r"\)[^;{}]*\{(?:[^{}]|\{[^{}]*\})*$", before[-4000:])
+            if inside and named:
+                up_to = rest[:named.start()] + "\0" + rest[named.end():named.end() + 40]
+                set_there = GIVEN.search(up_to)
+                if not set_there or up_to[:set_there.start() + 1].count("{") != up_to[:set_there.start() + 1].count("}"):
+                    yield text.count("\n", 0, found.start(1)) + 1, found[1]
+
+
 def watched(text: str, name: str, told: Path) -> str:
     """The text of a build, of the source `name`, with calls at what the compiler has `told`."""
     head, marker, rest = text.partition(f'#line 1 "{name}"\n')
     lines = rest.split("\n")
-    for line, variable in unset_variables(told.read_text(errors="replace"), name) if told.exists() else ():
+    seen = unset_variables(told.read_text(errors="replace"), name) if told.exists() else []
+    whole = list(structs(rest)) if told.exists() else []
+    for line, variable in seen + [one for one in whole if one not in [(at, v.split(".")[0]) for at, v in seen]]:
         shown = re.sub(r"\w+::", "", variable)
         declaration = re.match(rf".*?\b{shown.split('.')[0]}\b[^;{{}}]*;", lines[line - 1])
         if declaration and declaration[0].count("(") == declaration[0].count(")"):      # not the head of a `for`
-            call = f' laptop::declared((void*)&{variable}, sizeof({variable}), "{shown}", {line});'
+            call = f' laptop::declared((void*)&{variable}, sizeof({variable}), "{shown}", {line}, {str((line, variable) in whole).lower()});'
             lines[line - 1] = declaration[0] + call + lines[line - 1][declaration.end():]
     return head + marker + "\n".join(lines)

@@ -10,7 +10,8 @@ from laptop_cuda.build import compiler
 
 SOURCE = tomllib.loads(Path(__file__).with_name("unset.toml").read_text())["source"]
 NAMED = {"best": "`most`, declared in line 4", "found": "`any`, declared in line 7", "part": "`a.x`, declared in line 9",
-         "filled": "an element of a local array", "member": "a member that had no value", "gone": "that has returned"}
+         "filled": "an element of a local array", "member": "a member that had no value", "gone": "that has returned",
+         "chosen": "`a`, declared in line 17"}
 OF_GCC = ("part", "filled", "member")         # clang's analysis knows no members; its fill may be a program's value
 X = np.arange(32, dtype=np.float32) % 9
 

@@ -110,6 +110,13 @@ inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kin
     if (LAPTOP_TRACED && place_of(to, n) == Place::HOST) copied_out(to, from, n, by.site);
     return cudaSuccess;
 }
+LAPTOP_FN cudaError_t copy_symbol(const char* name, void* to, const void* from, size_t n, size_t offset, size_t all, const void* site) {
+    const char* why = offset > all || n > all - offset ? "more bytes than the variable has" : nullptr;
+    if (!within_malloc(to, n) || !within_malloc(from, n)) why = "more bytes than malloc gave to one side";
+    if (why && LAPTOP_TRACED) refused_call(name, why, site);
+    if (!why) copy_now(to, from, n);
+    return answer(why ? cudaErrorInvalidValue : cudaSuccess);
+}
 inline cudaError_t set(void* to, int value, size_t n, const Issue& by = {}) {
     if (sticky_error()) return (cudaError_t)sticky_error();
     if (!n) return cudaSuccess;
@@ -205,7 +212,7 @@ LAPTOP_FN cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cuda
     return laptop::copy(to, from, n, kind, {"cudaMemcpyAsync", LAPTOP_SITE, s, false});
 }
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
-    return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
+    return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice, {"cudaMemcpyPeer", LAPTOP_SITE});
 }
 inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t = nullptr) {
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
@@ -221,7 +228,7 @@ inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width,
     laptop::AsDevice as;
     cudaError_t e = cudaSuccess;
     for (size_t row = 0; row < height && e == cudaSuccess; row++)
-        e = laptop::set((char*)to + row * pitch, value, width, {"cudaMemset2D"});
+        e = laptop::set((char*)to + row * pitch, value, width, {"cudaMemset2D", LAPTOP_SITE});
     return e;
 }
 inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -241,28 +248,19 @@ inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from
                                      size_t height, cudaMemcpyKind kind, cudaStream_t = nullptr) {
     return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
 }
-template <class T> cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t n, size_t offset = 0,
-                               cudaMemcpyKind = cudaMemcpyHostToDevice) {
-    if (offset + n > sizeof symbol) return laptop::answer(cudaErrorInvalidValue);
-    laptop::copy_now((char*)&symbol + offset, from, n);
-    return laptop::answer(cudaSuccess);
-}
-template <class T> cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t n, size_t offset = 0,
-                                 cudaMemcpyKind = cudaMemcpyDeviceToHost) {
-    if (offset + n > sizeof symbol) return laptop::answer(cudaErrorInvalidValue);
-    laptop::copy_now(to, (const char*)&symbol + offset, n);
-    return laptop::answer(cudaSuccess);
-}
-template <class T>
-cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* from, size_t n, size_t offset = 0,
-                                    cudaMemcpyKind = cudaMemcpyHostToDevice, cudaStream_t = nullptr) {
-    return cudaMemcpyToSymbol(symbol, from, n, offset);
-}
-template <class T>
-cudaError_t cudaMemcpyFromSymbolAsync(void* to, const T& symbol, size_t n, size_t offset = 0,
-                                      cudaMemcpyKind = cudaMemcpyDeviceToHost, cudaStream_t = nullptr) {
-    return cudaMemcpyFromSymbol(to, symbol, n, offset);
-}
+#define LAPTOP_SYMBOL_COPY(name, parameters, to, from, more)                                                      \
+    template <class T> LAPTOP_FN cudaError_t name(parameters, size_t n, size_t offset = 0, cudaMemcpyKind = cudaMemcpyDefault more) { \
+        return laptop::copy_symbol(#name, to, from, n, offset, sizeof symbol, LAPTOP_SITE);                      \
+    }
+#define LAPTOP_BOTH(...) __VA_ARGS__
+LAPTOP_SYMBOL_COPY(cudaMemcpyToSymbol, LAPTOP_BOTH(T& symbol, const void* from), (char*)&symbol + offset, from, )
+LAPTOP_SYMBOL_COPY(cudaMemcpyFromSymbol, LAPTOP_BOTH(void* to, const T& symbol), to, (const char*)&symbol + offset, )
+LAPTOP_SYMBOL_COPY(cudaMemcpyToSymbolAsync, LAPTOP_BOTH(T& symbol, const void* from), (char*)&symbol + offset, from,
+                   LAPTOP_BOTH(, cudaStream_t = nullptr))
+LAPTOP_SYMBOL_COPY(cudaMemcpyFromSymbolAsync, LAPTOP_BOTH(void* to, const T& symbol), to, (const char*)&symbol + offset,
+                   LAPTOP_BOTH(, cudaStream_t = nullptr))
+#undef LAPTOP_SYMBOL_COPY
+#undef LAPTOP_BOTH
 template <class T> cudaError_t cudaGetSymbolAddress(void** to, const T& symbol) {
     *to = (void*)&symbol;
     return cudaSuccess;

@@ -30,6 +30,8 @@ size_t device_bytes();
 std::string element_at(uintptr_t address);
 bool is_sanitized();
 void used_unwritten(uintptr_t address, size_t size, bool writes, const void* pc);
+const void* issued_at();          // the place of the call that does now what it was asked for; of checked programs
+uint64_t offset_of(const void* site);    // in its library
 void keep_touched(Run&);         // what a launch did that is issued
 void used_by_host(uintptr_t address, size_t size, bool writes, const void* pc);
 // Whether host code may not touch this; says then where it is, and in what.

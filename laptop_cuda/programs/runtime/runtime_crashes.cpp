@@ -51,7 +51,7 @@ static void on_host_crash(int signal, siginfo_t* info, void* context) {
     raise(signal);
 }
 
-static uint64_t offset_of(const void* site) {
+uint64_t offset_of(const void* site) {
     Dl_info where = {};
     return dladdr(site, &where) ? (uint64_t)((uintptr_t)site - (uintptr_t)where.dli_fbase) : 0;
 }

@@ -102,6 +102,8 @@ static int touched(const Work& w, uintptr_t low, uintptr_t high) {
     return how;
 }
 
+const void* issued_at() { return issuing ? issuing->site : nullptr; }
+
 static std::string done(int how, const std::string& by) {
     if (by == "cudaFreeAsync" || by == "cudaMallocAsync") return by[4] == 'F' ? " is freed by " + by : " is given by " + by;
     const char* verb = how & WRITES ? " is written by " : how & UPDATES ? " is updated by " : " is read by ";

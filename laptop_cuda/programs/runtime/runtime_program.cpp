@@ -87,6 +87,8 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
     l.child_done = tell;
     look_at_first(l);
     Result* result = run_once(l);
+    laptop_error& e = result->error;
+    if (e.kind && !strcmp(e.kind, "bad launch") && !e.who.pc) e.who.pc = (uint32_t)offset_of(issued_at());
     tell(&l, result);
     result->run->printed.clear();
     run_children(l, *result->run, true);

@@ -35,5 +35,5 @@ def test_programs_that_keep_a_rule_are_clean_and_those_that_break_it_are_not(pro
     ran = program(text + "}\n")
     told = [error["message"] for error in ran.errors] + ran.notes
     for line, said in wanted:
-        assert [m for m in told if said in m and f"line {line}" in m or said in m and "bad launch" in m], (said, told)
+        assert [m for m in told if said in m and (f"line {line}" in m or "not cooperative" in m)], (said, told)
     assert len(told) == len(wanted) + TABLE["notes"] and ran.status == 0, told
