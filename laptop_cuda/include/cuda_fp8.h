@@ -13,7 +13,9 @@ enum __nv_fp8_interpretation_t { __NV_E4M3, __NV_E5M2 };
 namespace laptop {
 
 struct Format8 { int mantissa, bias, digits, finest; double largest; unsigned char nan, infinity, largest_bits; };
+constexpr int E2M1 = 2;          // of cuda_fp4.h
 LAPTOP_FN Format8 format8(__nv_fp8_interpretation_t kind) {
+    if ((int)kind == E2M1) return {1, 1, 2, -1, 6.0, 7, 0xff, 7};
     if (kind == __NV_E4M3) return {3, 7, 4, -9, 448.0, 0x7f, 0x7f, 0x7e};      // beyond the largest is only NaN
     return {2, 15, 3, -16, 57344.0, 0x7e, 0x7c, 0x7b};
 }

@@ -46,7 +46,7 @@ def without_libraries(texts: list[str], missing: set[str] = frozenset()) -> list
     taken = {name for file in files for name in _taken(file.tokens)}
     names = macros | taken | set(missing)
     gone = _library_functions(files, names)
-    return [_without(file, gone, names, macros, taken) for file in files]
+    return [_without(file, gone, names, macros, taken, missing) for file in files]
 
 
 def first_library(text: str) -> tuple[str, int] | None:
@@ -125,7 +125,8 @@ def _library_functions(files: list[Outline], names: set[str]) -> list[Function]:
         names |= {f.name for f in more} - kept - left
 
 
-def _without(file: Outline, gone: list[Function], names: set[str], macros: set[str], taken: set[str]) -> str:
+def _without(file: Outline, gone: list[Function], names: set[str], macros: set[str], taken: set[str],
+             missing: set[str]) -> str:
     tokens = file.tokens
     here = [f for f in file.functions if any(f is g for g in gone)]
     kept = {f.name for f in file.functions} - {f.name for f in gone}
@@ -140,7 +141,8 @@ def _without(file: Outline, gone: list[Function], names: set[str], macros: set[s
             last = match_forward(tokens, i + 1)
             last += last + 1 < len(tokens) and tokens[last + 1].text == ";"
             spans.add((token.start, tokens[last].end, ""))
-        elif _of_library(tokens, i) or token.text in taken or token.text in lost and _instance(tokens, i):
+        elif (_of_library(tokens, i) or token.text in taken or token.text in lost and _instance(tokens, i)
+              or token.text in missing and _object(tokens, i)):
             spans |= _declaration(tokens, i)
     text = file.text
     for start, end, instead in sorted(spans, key=lambda span: not span[2]):      # what is gone comes last
@@ -170,6 +172,12 @@ def _instance(tokens: list[Token], i: int) -> bool:
     while i and not (tokens[i - 1].text in STATEMENT_END or tokens[i - 1].kind == "directive"):
         i -= 1
     return tokens[i].text == "template" and tokens[i + 1].text != "<"
+
+
+def _object(tokens: list[Token], i: int) -> bool:
+    """Whether token `i` is the type of a variable, whose constructor is missing."""
+    after = [t.text for t in tokens[i + 1:i + 3]] + ["", ""]
+    return after[0].isidentifier() and after[1] in (";", "(", "=")
 
 
 def _declaration(tokens: list[Token], i: int) -> set[tuple[int, int, str]]:

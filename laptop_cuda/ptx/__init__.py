@@ -34,6 +34,9 @@ def statement(template: str, outputs: list[Operand], inputs: list[Operand]) -> s
     labels = [_label(line[:-1]) for line in lines if line.endswith(":")]
     try:
         body = "".join(_instruction(line, operands, labels) for line in lines)
+        for name in re.findall(r"\blaptop_reg_(\w+)", body):
+            if f"reg {_register(name)};" not in body:
+                raise Unknown("%" + name)
     except Unknown as fault:
         return f'{SPACE}unknown("{fault.instruction}")'
     if not body and not outputs:

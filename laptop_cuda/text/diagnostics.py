@@ -69,7 +69,7 @@ NOT_HAD = {
         r"CU(?:device|context|module|function|deviceptr|stream|event|jit|mem|link|kernel|library|ctx)\w*"
         r"|cu(?:Init|Driver|Device|Ctx|Module|Mem|Launch|Func|Stream|Event|Link|Library|Kernel)[A-Z_]?\w*",
     "CUDA's graphs, which the engine does not have; launch the kernels themselves, one after another":
-        r"cudaGraph\w*|cudaStream(?:Begin|End|Is|Get|Update)Captur\w*|cudaUserObject\w*"
+        r"cudaGraph\w*|cudaStream(?:Begin|End|Get|Update)Captur\w*|cudaUserObject\w*"
         r"|cuda(?:Kernel|Memset|Host|ChildGraph|Conditional|MemAlloc)NodeParams\w*",
     "CUDA's textures, surfaces and arrays, which the engine does not have; read device memory instead":
         r"(?:tex|surf)(?:[123]D|Cubemap)\w*|texture|surface|textureReference|surfaceReference"

@@ -142,3 +142,21 @@ def test_files_as_they_are_published(compiler):
     starts = sorted({0} | {i + 1 for i in np.flatnonzero(head[:26])})
     for a, b in zip(starts, starts[1:] + [27]):
         assert out[32 + a] == values[a:b].max()
+
+
+def test_names_of_cuda_13_and_what_a_library_of_kernels_does_without(compiler):
+    module = compiled(r"""
+#include <cuda/cmath>
+#include <library_types.h>
+struct Registry { Registry(const char*); };
+static Registry of_host("k");
+__global__ void k(long4_16a* x, int type) {
+    unsigned r;
+    x->x = cuda::ceil_div(7, 2) + 10 * cuda::next_power_of_two(9) + 1000 * cuda::ilog2(17u) + (type == CUDA_R_4F_E2M1) * 10000;
+    if (type > 99) { asm("mov.u32 %0, %of_later_cards;" : "=r"(r)); x->y = r; }  // reached
+}""")
+    x = np.zeros(4, np.int64)
+    checked(module.k, 1, 1, x, 33)
+    assert x[0] == 14164
+    with pytest.raises(cuda.KernelError, match="%of_later_cards"):
+        checked(module.k, 1, 1, x, 100)
