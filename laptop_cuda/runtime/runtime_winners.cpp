@@ -1,9 +1,11 @@
 // Lanes of one warp that store into one word by one instruction: CUDA's guide says that one of them is last, and not which.
 // That is a bug where the result depends on it. So a copy of the process goes on in which the first value stays.
-#include <signal.h>
 #include <string.h>
+#if !defined(__wasm__)
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <map>
