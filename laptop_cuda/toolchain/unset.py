@@ -15,8 +15,8 @@ BARE = re.compile(r"(?<=[;{}])\s*(?!(?:return|using|typedef|extern|goto|struct|s
 SMALL = re.compile("bool|char|short|.*(half|16|8|uchar)")
 # A name (\0) that is set there, or whose address the CUDA library takes.
 SET = re.compile(r"(?:^|[;}]|\bfor \()\s*\0 =[^=]|\b(?:cu\w+|sincosf?)\((?:[^;()]*, |\(\w+\*+\))?&\0")
-# A struct of plain members that the source defines, and a variable of one: compilers are silent where members are set on some
-# paths only, so that the run looks at each whose first use is not that it is set.
+# A struct of plain members that the source defines, and a variable of one: compilers are silent where members
+# are set on some paths only, so that the run looks at each whose first use is not that it is set.
 PLAIN = re.compile(r"\bstruct\s+(?:__align__\(\d+\)\s*|alignas\(\d+\)\s*)?(\w+)\s*\{([^{}()=]*)\}")
 GIVEN = re.compile(r"(?:^|[;{}])\s*\0(?:\.\w+)? =[^=]|&\0|[(,]\s*\0\s*[,)]")
 OF_CLANG = ["-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized", "-fsyntax-only"]
@@ -61,7 +61,8 @@ def structs(text: str):
             if inside and named:
                 up_to = rest[:named.start()] + "\0" + rest[named.end():named.end() + 40]
                 set_there = GIVEN.search(up_to)
-                if not set_there or up_to[:set_there.start() + 1].count("{") != up_to[:set_there.start() + 1].count("}"):
+                before = up_to[:set_there.start() + 1] if set_there else "{"
+                if before.count("{") != before.count("}"):
                     yield text.count("\n", 0, found.start(1)) + 1, found[1]
 
 
