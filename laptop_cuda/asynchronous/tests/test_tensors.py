@@ -1,5 +1,7 @@
 """Tensor maps and the copies that follow them, against tiles cut by NumPy: edges, swizzles, one to five dimensions; a map made
 in a program; what the driver refuses."""
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,98 +11,6 @@ import laptop_cuda as cuda
 from engine_kit import EVERY_ORDER, compiled, mod, ramp  # noqa: F401
 from laptop_cuda.programs import run
 from laptop_cuda.programs.report import text
-
-SOURCE = r"""
-#include <cuda/barrier>
-#include <cuda/ptx>
-#include <cudaTypedefs.h>
-namespace ptx = cuda::ptx;
-namespace cde = cuda::device::experimental;
-
-// A tile as the threads find it in shared memory, and each number plus one back to another tensor.
-__global__ void moved(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, float* seen, int x,
-                      int y, int bytes, int fault) {
-    __shared__ alignas(1024) float tile[512];
-    __shared__ cuda::barrier<cuda::thread_scope_block> bar;
-    if (threadIdx.x == 0) init(&bar, blockDim.x);
-    __syncthreads();
-    uint64_t token;
-    if (threadIdx.x == 0) {
-        CUtensorMap local = from;
-        cde::cp_async_bulk_tensor_2d_global_to_shared(tile, fault == 4 ? &local : &from, x, y, bar);
-        token = cuda::device::barrier_arrive_tx(bar, 1, fault == 3 ? bytes - 16 : bytes);
-    } else {
-        token = bar.arrive();
-    }
-    if (fault != 1) bar.wait(std::move(token));
-    for (int i = threadIdx.x; 4 * i < bytes; i += blockDim.x) seen[i] = tile[i];
-    for (int i = threadIdx.x; 4 * i < bytes; i += blockDim.x) tile[i] += 1;
-    if (fault != 2) cde::fence_proxy_async_shared_cta();
-    __syncthreads();
-    if (threadIdx.x) return;
-    int at[] = {max(x, 0), max(y, 0)};
-    if (fault == 6) ptx::cp_reduce_async_bulk_tensor(ptx::space_global, ptx::space_shared, ptx::op_add, &to, at, tile);
-    else if (fault == 7) asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.max.tile.bulk_group [%0, {%1, %2}], [%3];"
-                                      :: "l"(&to), "r"(at[0]), "r"(at[1]), "r"((unsigned)__cvta_generic_to_shared(tile)) : "memory");
-    else ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &to, at, tile);
-    ptx::cp_async_bulk_commit_group();
-    ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
-}
-// One warp reads 8 x 8 pieces of a tile with rows of 128 bytes.
-__global__ void by_matrix(float* out, int swizzled) {
-    __shared__ alignas(1024) float tile[512];
-    tile[threadIdx.x] = 0;
-    __syncwarp();
-    unsigned row = threadIdx.x % 16, piece = threadIdx.x / 16, r[4];
-    unsigned at = __cvta_generic_to_shared(tile) + row * 128 + 16 * (swizzled ? piece ^ row % 8 : piece);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-    out[threadIdx.x] = r[0];
-}
-template <int N> __global__ void cut(const __grid_constant__ CUtensorMap from, float* seen, int at, int bytes) {
-    extern __shared__ __align__(128) float tile[];
-    __shared__ uint64_t bar;
-    unsigned b = __cvta_generic_to_shared(&bar), to = __cvta_generic_to_shared(tile);
-    if (threadIdx.x == 0) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(b));
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(b), "r"(bytes));
-        int places[N];
-        for (int& place : places) place = &place == places ? 4 * at : at;
-        if constexpr (N < 5) ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, tile, &from, places, &bar);
-        if constexpr (N == 5)
-            asm volatile("cp.async.bulk.tensor.5d.shared::cta.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-                         "[%0], [%1, {%5, %3, %3, %3, %3}], [%2], %4;"
-                         :: "r"(to), "l"(&from), "r"(b), "r"(at), "l"(0ull), "r"(4 * at) : "memory");
-    }
-    __syncthreads();
-    asm volatile("{\n.reg .pred p;\nW: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0;\n@!p bra W;\n}" :: "r"(b));
-    for (int i = threadIdx.x; 4 * i < bytes; i += blockDim.x) seen[i] = tile[i];
-}
-// So many pixels of im2col as they lie in shared memory, `span` bytes of zeros before; each number plus one to another tensor.
-template <int N> __device__ void fetch(unsigned tile, const CUtensorMap* map, unsigned bar, const int* p);
-template <int N> __device__ void store(unsigned tile, const CUtensorMap* map, unsigned bar, const int* p);
-FETCH_AND_STORE
-template <int N> __global__ void pixels(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, const int* p,
-                                        float* seen, int bytes, int span, int stores) {
-    extern __shared__ __align__(1024) float tile[];
-    __shared__ uint64_t bar;
-    for (int i = threadIdx.x; 4 * i < span; i += 32) tile[i] = 0;
-    if (threadIdx.x == 0) ptx::mbarrier_init(&bar, 1);
-    ptx::fence_proxy_async();
-    __syncwarp();
-    if (threadIdx.x == 0) {
-        ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &bar, bytes);
-        fetch<N>(__cvta_generic_to_shared(tile), &from, __cvta_generic_to_shared(&bar), p);
-    }
-    while (!ptx::mbarrier_try_wait_parity(&bar, 0)) {}
-    for (int i = threadIdx.x; 4 * i < span; i += 32) seen[i] = tile[i], tile[i] += 1;
-    ptx::fence_proxy_async();
-    __syncwarp();
-    if (threadIdx.x || !stores) return;
-    store<N>(__cvta_generic_to_shared(tile), &to, 0, p);
-    ptx::cp_async_bulk_commit_group(), ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
-}
-"""
 
 
 def fetch_and_store(n):
@@ -114,7 +24,8 @@ def fetch_and_store(n):
                    for name, form in forms.items())
 
 
-SOURCE = SOURCE.replace("FETCH_AND_STORE", "".join(map(fetch_and_store, (3, 4, 5))))
+SOURCE = tomllib.loads(Path(__file__).with_name("tensors.toml").read_text(encoding="utf-8"))["SOURCE"].replace(
+    "FETCH_AND_STORE", "".join(map(fetch_and_store, (3, 4, 5))))
 # as the manual draws it: which 16 bytes of a row each piece of a tile's row r goes to
 MOVES = {(0, 16): lambda piece, r: piece, (32, 16): lambda piece, r: piece ^ r // 4 % 2,
          (64, 16): lambda piece, r: piece ^ r // 2 % 4, (128, 16): lambda piece, r: piece ^ r % 8,
