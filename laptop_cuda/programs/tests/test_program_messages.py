@@ -105,7 +105,7 @@ def test_warnings_and_extensions_of_gnu(tmp_path):
     assert done.returncode == 0 and "warning: old.cu, line 4: `=` where" in done.stderr
 
 
-DRIVER = "#include <cuda.h>\nint main() {\n    CUdevice device;\n    cuInit(0);\n    cuDeviceGet(&device, 0);\n}\n"
+DRIVER = "#include <cuda.h>\nint main() {\n    CUmodule module;\n    cuInit(0);\n    cuModuleUnload(module);\n}\n"
 HOST_GENERATOR = r"""
 #include <curand_kernel.h>
 int main() {
@@ -116,7 +116,7 @@ int main() {
 
 
 def test_names_of_the_driver_api_are_told_as_such(program):
-    with pytest.raises(CompileError, match="line 3: CUdevice is of CUDA's driver API") as error:
+    with pytest.raises(CompileError, match="line 3: CUmodule is of CUDA's driver API") as error:
         program(DRIVER)
     assert "line 4" not in str(error.value)
 
