@@ -138,10 +138,13 @@ def test_no_wrapper_keeps_the_card_waiting():
             arguments = item.prepare(*arguments) if item.prepare else arguments
             work = item.run or item.case.run
             work(*arguments)
-            began = time.perf_counter()
+            took = []
             for _ in range(5):
+                began = time.perf_counter()
                 work(*arguments)
-            assert (time.perf_counter() - began) / 5 < clock.LONGEST_HOST_MS / 1e3, item.kernel
+                took.append(time.perf_counter() - began)
+            # the least: other programs may have had the processor in between
+            assert min(took) < clock.LONGEST_HOST_MS / 1e3, item.kernel
 
 
 def test_loading_a_kernel_file_again_is_cheap():
