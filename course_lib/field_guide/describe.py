@@ -89,8 +89,8 @@ def describe(config) -> Description:
     recipes = []
     for layer in range(reading.layers):
         recipes.append(layer_recipes(reading, layer) if known else by_keys(reading, layer, notes))
-    if unsaid := [name for name in reading.unsaid if name in reading.used]:
-        notes.append(f"Not in the file, so taken from the library's class: {', '.join(unsaid)}.")
+    if reading.from_the_class:
+        notes.append(f"Not in the file, so taken from the library's class: {', '.join(reading.from_the_class)}.")
     rest = sorted(name for name, value in reading.values.items()
                   if name not in {*reading.used, *reading.unsaid} and value not in (None, False, [], {}))
     aside = [name for name in rest if ELSEWHERE.search(name)]

@@ -44,6 +44,11 @@ class Reading:
         self.unsaid = self.left_to_the_class()
         self.values.update(self.unsaid)
 
+    @property
+    def from_the_class(self) -> list[str]:
+        """The keys that were read and that the file leaves to the class."""
+        return [name for name in self.unsaid if name in self.used]
+
     def left_to_the_class(self) -> dict:
         """What the file says nothing of, and the library's class of the family something else than is usual."""
         turns = str(self.values.get("rope_parameters") or self.values.get("rope_scaling"))

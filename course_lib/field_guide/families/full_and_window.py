@@ -201,8 +201,9 @@ def mimo(c, layer):
     window, kv_heads = c.layer_type(layer) == "sliding_attention", c["num_key_value_heads"]
     c.used.update(("swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim"))
     before = c.get("sliding_window_size")
+    reach = {"window": before + 1} if window and before else {}
     return c.plain(
-        layer, **({"window": before + 1} if window and before else {}), n_kv_heads=c.get("swa_num_key_value_heads", 2 * kv_heads) if window else kv_heads,
+        layer, **reach, n_kv_heads=c.get("swa_num_key_value_heads", 2 * kv_heads) if window else kv_heads,
         v_dim=c["v_head_dim"], sinks=window and c.get("add_swa_attention_sink_bias", True),
         value_scale=c.get("attention_value_scale", 1.0), out_bias=False)
 

@@ -66,10 +66,12 @@ def qwen3_next(c, layer):
 
 @family("olmo_hybrid", names=DELTA_NAMES)
 def olmo_hybrid(c, layer):
-    """The delta rule with betas up to 2, then attention normalised over its width; no positions where the base is null."""
+    """The delta rule with betas up to 2, then attention normalised over its width; where the base is null,
+    without positions."""
     if c.layer_type(layer) == "linear_attention":
         return delta(c, layer, strength=2.0 if c.get("linear_allow_neg_eigval", True) else 1.0, eps=1e-5)
-    return c.plain(layer, qk_norm="width", rope=(c.get("rope_parameters") or {}).get("rope_theta", True) is not None)
+    base = (c.get("rope_parameters") or {}).get("rope_theta", 1e4)
+    return c.plain(layer, qk_norm="width", rope=base is not None)
 
 
 @family("kimi_linear", names={**DELTA_NAMES, **KDA_NAMES, **LATENT_NAMES})

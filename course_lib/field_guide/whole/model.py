@@ -181,9 +181,9 @@ def filled(folder: Folder, config: dict) -> tuple[Decoder, list[str]]:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError,
             RuntimeError) as error:
         raise BadCheckpoint("config.json", None, str(error)) from error
-    unsaid, notes = [name for name in reading.unsaid if name in reading.used], []
-    if unsaid:
-        notes.append(f"Not in config.json, so taken from the library's class: {', '.join(unsaid)}.")
+    notes = []
+    if reading.from_the_class:
+        notes.append(f"Not in config.json, so taken from the library's class: {', '.join(reading.from_the_class)}.")
     turns = str(config.get("rope_parameters") or config.get("rope_scaling") or "")
     if "'longrope'" in turns or "'su'" in turns or ("'dynamic'" in turns and "alpha" not in turns):
         notes.append("Positions turn as in texts of the trained length, in longer ones too: there the published "

@@ -43,24 +43,21 @@ class Page:
                 if "exercise-card" in cell.metadata.get("tags", []):
                     heading, _, card = cell.source.partition("\n")
                     cell.source = f"{heading}\n\n::::::{{container}} exercise-card\n{card.strip()}\n::::::"
-            else:
-                runs = any("course-cell" in text for text in running.after(self.path, cell))
-                cell.outputs = [self._output(output, runs) for output in cell.get("outputs", [])]
             cells.append(cell)
-            cells += self._after(cell)
+            if cell.cell_type == "code":
+                launches = running.after(self.path, cell)
+                runs = any("course-cell" in text for text in launches)
+                cell.outputs = [self._output(output, runs) for output in cell.get("outputs", [])]
+                cells += self._after(cell, launches)
         self.notebook.cells = cells
         self.notebook.metadata["mystnb"] = {"execution_mode": "off"}
         return self.notebook
 
-    def _after(self, cell) -> list:
+    def _after(self, cell, launches: list[str]) -> list:
         """What runs on the page, the solution below a check, and links to files that a cell shows."""
-        if cell.cell_type != "code":
-            return []
         worked = self.compiler and working.after(cell)
-        told = running.after(self.path, cell)
-        told += worked or working.elsewhere(cell, running.command(self.path))
-        runs = [nbformat.v4.new_markdown_cell(text) for text in told]
-        return runs + self._links(cell)
+        told = launches + (worked or working.elsewhere(cell, running.command(self.path)))
+        return [nbformat.v4.new_markdown_cell(text) for text in told] + self._links(cell)
 
     def _links(self, cell) -> list:
         if "check" in cell.metadata.get("tags", []):

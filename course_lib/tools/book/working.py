@@ -4,7 +4,6 @@ What judges there is the package's own code: `rooms` is what of it a page loads.
 import html
 import inspect
 import json
-import re
 from pathlib import Path
 
 from course_lib.exercises.declare import find
@@ -13,6 +12,7 @@ from course_lib.exercises.parts import Exercise
 from course_lib.exercises.sealed import write_sealed
 from course_lib.exercises.shipped import as_shipped
 from course_lib.files import ROOT
+from course_lib.tools.notebooks import exercise_of
 from laptop_cuda.build import cache, engine_digest
 from laptop_cuda.toolchain.cache import digest, locked
 
@@ -40,12 +40,15 @@ def judges(exercise: Exercise) -> bool:
     return exercise.language == "cuda" and exercise.orders == ("forward",) and not exercise.budget
 
 
+def exercise_in(cell) -> Exercise | None:
+    """The exercise whose cell this is."""
+    return next((find(id) for kind, id in exercise_of(cell) if kind == "exercise"), None)
+
+
 def after(cell) -> list[str]:
     """The HTML below the cell of a kernel exercise."""
-    if "exercise" not in cell.metadata.get("tags", []) or not cell.source.startswith("%%cuda"):
-        return []
-    exercise = find(cell.source.splitlines()[1].split()[-1])
-    if not judges(exercise):
+    exercise = exercise_in(cell)
+    if exercise is None or not judges(exercise):
         return []
     told = html.escape(json.dumps({"title": exercise.title, "kernel": exercise.name, "stub": exercise.cell(exercise.stub)}), quote=True)
     return [f'<course-cell data-exercise="{exercise.id}" data-verdict="not attempted" data-work="{told}">'
@@ -54,13 +57,12 @@ def after(cell) -> list[str]:
 
 def elsewhere(cell, command: str) -> list[str]:
     """Below an exercise that this page does not judge: why, and what opens it where it is judged."""
-    if "exercise" not in cell.metadata.get("tags", []):
+    exercise = exercise_in(cell)
+    if exercise is None:
         return []
-    id = re.search(r"EXERCISE ([\d.]+)", cell.source)[1]
-    exercise = find(id)
     why = ("it asks for the notebook's Python" if exercise.language != "cuda" else "a page with a compiler does (make book LIVE=1)"
            if judges(exercise) else "it is judged in several orders of events")
-    return [f'<p class="cannot-run" data-cannot="{why}">Exercise {id} is not judged on this page: {why}. '
+    return [f'<p class="cannot-run" data-cannot="{why}">Exercise {exercise.id} is not judged on this page: {why}. '
             f"In JupyterLab it is: <code>{command}</code></p>"]
 
 
