@@ -50,7 +50,7 @@ def update(id: str, **changes) -> dict:
         with locked(path.parent, path.with_suffix(".lock").name):
             marks = load(path)
             mark = _change(marks, id, changes)
-            write_whole(path, json.dumps(marks, indent=1, sort_keys=True))
+            write_whole(path, json.dumps(marks, indent=1, sort_keys=True), durable=True)
             return mark
     except OSError:                                      # nowhere to write: remember until the kernel stops
         return _change(_memory, id, changes)

@@ -25,7 +25,7 @@ BORROWED = {"paged_attention": ("paged_tensor_core", "merge_splits"),
 def write(folder: Path, name: str, text: str) -> None:
     """A file of a card's folder, which its first result makes."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / name, text)
+    write_whole(folder / name, text, durable=True)
 
 
 def sources() -> str:

@@ -29,7 +29,7 @@ def save_checkpoint(path, tensors, about):
     content = save({name: x.detach().contiguous() for name, x in tensors.items()},
                    metadata={"about": json.dumps(about), "checksum": checksum(tensors)})
     try:
-        write_whole(path, content)
+        write_whole(path, content, durable=True)
     except OSError as error:
         code = error.errno or errno.EIO
         said = f"{os.strerror(code)}; nothing was written, and the file that was there is unchanged"

@@ -137,7 +137,7 @@ def tokens_on_disk(text: str, tokenizer, folder=None) -> torch.Tensor:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            write_whole(path, tokenizer.encode(text).numpy().astype(np.int16).tobytes())
+            write_whole(path, tokenizer.encode(text).numpy().astype(np.int16).tobytes(), durable=True)
         except OSError as error:        # the error of a full disk names no file
             raise OSError(error.errno, f"{error.strerror}; nothing was written", str(path)) from error
     size = path.stat().st_size // 2

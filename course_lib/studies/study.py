@@ -25,7 +25,7 @@ def options(command, about, **defaults) -> argparse.ArgumentParser:
 
 
 def write(path, result) -> None:
-    write_whole(path, json.dumps(result, indent=1) + "\n")
+    write_whole(path, json.dumps(result, indent=1) + "\n", durable=True)
 
 
 def parameters(model) -> int:

@@ -87,7 +87,7 @@ def rerun(path: Path) -> bool:
     after = nbformat.writes(canonical(notebook)) + "\n"
     if after == before:
         return False
-    write_whole(path, after)
+    write_whole(path, after, durable=True)
     return True
 
 

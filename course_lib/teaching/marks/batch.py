@@ -156,8 +156,10 @@ def _end_worker(*_) -> None:
     """End now: Ctrl-C reaches the workers too, which would otherwise go on with the rest of the queue."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    marking.close_sandbox()
-    os._exit(1)
+    try:
+        marking.close_sandbox()
+    finally:
+        os._exit(1)
 
 
 def _end_with_parent() -> None:

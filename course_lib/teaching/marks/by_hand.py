@@ -77,4 +77,4 @@ def write(results: Path, lines: list[Line]) -> None:
     if lines:
         ordered = sorted(lines, key=lambda line: (line.exercise, line.student))
         write_whole(results / NAME, csv_text([COLUMNS, *([getattr(line, name) for name in COLUMNS]
-                                                         for line in ordered)]))
+                                                         for line in ordered)]), durable=True)

@@ -45,4 +45,4 @@ class Store:
 
     def save(self) -> None:
         kept = {k: v for k, v in self.verdicts.items() if k in self.keys}
-        write_whole(self.path, json.dumps({"seed": self.seed, "verdicts": kept}))
+        write_whole(self.path, json.dumps({"seed": self.seed, "verdicts": kept}), durable=True)
