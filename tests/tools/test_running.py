@@ -110,13 +110,14 @@ def test_a_reader_runs_a_kernel_changes_a_size_and_reads_the_finding(tab, tmp_pa
     running.write(tmp_path / "_static", [path])
     (tmp_path / "chapters" / "page.html").write_text("<script src=../_static/run.js></script>" + "".join(cells))
     tab.call("Page.navigate", url=(tmp_path / "chapters" / "page.html").as_uri())
-    root = "document.querySelector('course-cell[data-kernel=\\'start_here/add\\']')"
+    root, other = (f"document.querySelector('course-cell[data-kernel=\\'start_here/{name}\\']')" for name in ("add", "matmul"))
     tab.wait(f"!!{root}?.querySelector('[data-act=run]')", 20)
     run = f"{root}.querySelector('[data-act=run]').click()"
     state = lambda word: f"{root}.querySelector('[data-state={word}]')"
-    tab.js(run)
-    counts = json.loads(tab.wait(f"{state('done')}?.dataset.counts", 30))
-    assert counts == next(one["laptop"]["counts"] for one in found["launches"] if one["name"] == "start_here/add")
+    tab.js(run.replace(root, other) + ";" + run)        # one behind the other, though both are asked at once
+    for name, at in (("add", root), ("matmul", other)):
+        counts = json.loads(tab.wait(f"{at}.querySelector('[data-state=done]')?.dataset.counts", 30))
+        assert counts == next(one["laptop"]["counts"] for one in found["launches"] if one["name"] == f"start_here/{name}")
     tab.js(f"{root}.querySelector('[name=value-n]').value = '1001'; {run}")
     said = tab.wait(f"{state('finding')}?.innerText", 30)
     assert "add reads x[1000], past its end: it has 1,000 elements" in said and "block 3, thread 232" in said
@@ -178,14 +179,14 @@ __global__ void columns(const float* x, float* out) {
 __global__ void early(const float* x, float* out) { __shared__ short s[64]; out[threadIdx.x] = s[threadIdx.x]; }
 """
 PLAY = """
-const fs = require("fs"), [folder, script] = process.argv.slice(1), read = name => fs.readFileSync(`${folder}/${name}`);
-globalThis.window = {}, globalThis.document = { currentScript: { src: "file:///x" } };
+const fs = require("fs"), [folder, ...scripts] = process.argv.slice(1), read = name => fs.readFileSync(`${folder}/${name}`);
+globalThis.window = globalThis.addEventListener = () => {}, globalThis.document = { currentScript: { src: "file:///x" } };
 eval(read("launch.js") + "; globalThis.laptopLaunch = laptopLaunch");
-eval(String(fs.readFileSync(script)));
+eval(scripts.map(script => fs.readFileSync(script)).join(""));
 const module = new WebAssembly.Module(read("page.wasm")), data = new Uint8Array(read("data.bin")), source = JSON.parse(read("source.json"));
 console.log(JSON.stringify(JSON.parse(read("launches.json")).map(launch => {
-  const made = { ...launch, record: window.courseReplay.asked(launch, laptopLaunch(module, launch, data).error) };
-  return window.courseReplay.packed(laptopLaunch(module, made, data), made, source, "");
+  const made = { ...launch, record: asked(launch, laptopLaunch(module, launch, data).error) };
+  return packed(laptopLaunch(module, made, data), made, source, "");
 })));
 """
 
@@ -224,7 +225,7 @@ def test_a_launch_is_played_as_on_the_laptop(tmp_path):
     source = {"files": ["played.cu"], "lines": [PLAYED.split("\n")], "types": all_declared([PLAYED])}
     (tmp_path / "source.json").write_text(json.dumps(source))
     answers(tmp_path, built, recorder.launches, bytes(recorder.data))
-    ran = subprocess.run(["node", "-e", PLAY, str(tmp_path), str(running.ASSETS / "play.js")], capture_output=True, text=True)
+    ran = subprocess.run(["node", "-e", PLAY, str(tmp_path), running.ASSETS / "run.js", running.ASSETS / "play.js"], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2000:]
     for made, known in zip(json.loads(ran.stdout), json.loads(json.dumps(wanted)), strict=True):
         assert steps_of(made) == steps_of(known), made["kernel"]

@@ -153,5 +153,6 @@ def write(static: Path, chapters: list[Path], live: bool = False) -> str:
 def front(live: bool = False) -> str:
     """run.js with the text that its worker runs; edit.js where a page has a compiler."""
     worker = json.dumps(page.LAUNCH.read_text(encoding="utf-8"))
-    parts = ["play.js", "run.js", *(["edit.js", "work.js"] if live else [])]
-    return "\n".join([f"window.courseLaunch = {worker};", *((ASSETS / part).read_text(encoding="utf-8") for part in parts)])
+    parts = ["run.js", "play.js", *(["edit.js", "work.js"] if live else [])]
+    texts = "\n".join((ASSETS / part).read_text(encoding="utf-8") for part in parts)
+    return f"(() => {{\nwindow.courseLaunch = {worker};\n{texts}}})();\n"

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 from course_lib.exercises.declare import find
-from course_lib.exercises.judging import judge
 from course_lib.exercises.parts import Exercise
 from course_lib.exercises.sealed import write_sealed
 from course_lib.exercises.shipped import as_shipped
@@ -50,7 +49,7 @@ def after(cell) -> list[str]:
     exercise = exercise_in(cell)
     if exercise is None or not judges(exercise):
         return []
-    told = html.escape(json.dumps({"title": exercise.title, "kernel": exercise.name, "stub": exercise.cell(exercise.stub)}), quote=True)
+    told = html.escape(json.dumps({"title": exercise.title, "stub": exercise.cell(exercise.stub)}), quote=True)
     return [f'<course-cell data-exercise="{exercise.id}" data-verdict="not attempted" data-work="{told}">'
             f"{NO_SCRIPT} <code>make lab ARGS={int(exercise.id.split('.')[0])}</code></course-cell>"]
 

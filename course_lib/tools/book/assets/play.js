@@ -1,5 +1,4 @@
 // A launch of the page, step by step: it is made again and recorded by the engine, and its player is drawn.
-(() => {
 const MOST = 20000, BLOCKS = 2;          // accesses and blocks that are recorded
 const KINDS = ["load", "store", "load", "store", "atomic", "atomic", "barrier", "line", "exchange"];
 const COLUMNS = ["block", "warp", "interval", "kind", "file", "line", "lanes", "array", "size", "sectors", "wavefronts", "excess",
@@ -66,24 +65,19 @@ function packed({ replay, error }, launch, source, message) {
     first: accesses.length ? Math.max(...accesses.map(access => access.step)) : found };
 }
 
-let loading = null;
-const player = make => loading ??= new Promise((done, failed) => document.head.append(make("script", { src: PLAYER,
-  onload: () => done(window.coursePlayer), onerror: () => { loading = null; failed(new Error("The file player.js is missing.")); } })));
+const player = once(() => script(PLAYER, () => window.coursePlayer, "The file player.js came incomplete.", "The file player.js is missing."));
 
 // A button that plays what `again(record)` answers below it.
-window.courseReplay = { packed, asked, numbers, TYPED, button(launch, error, again, source, message, make) {
-  const root = make("div"), told = make("span", { role: "status" });
-  const button = make("button", { type: "button" }, "Step through");
-  button.dataset.act = "play";
-  button.onclick = async () => {
-    button.disabled = true, told.textContent = " Recording ...";
+function stepper(launch, error, again, source, message) {
+  const root = make("div"), said = make("span", { role: "status" }), start = button("play", "Step through");
+  start.onclick = async () => {
+    start.disabled = true, said.textContent = " Recording ...";
     try {
-      const made = { ...launch, record: asked(launch, error) }, play = await player(make), answer = await again(made);
+      const made = { ...launch, record: asked(launch, error) }, play = await player(), answer = await again(made);
       play(root, packed(answer, made, source, message));
-      told.textContent = "", button.hidden = true, root.focus({ preventScroll: true });
-    } catch (problem) { told.textContent = ` ${problem.message}`; }
-    button.disabled = false;
+      said.textContent = "", start.hidden = true, root.focus({ preventScroll: true });
+    } catch (problem) { said.textContent = ` ${problem.message}`; }
+    start.disabled = false;
   };
-  return make("div", { className: "run-bar" }, button, told, root);
-} };
-})();
+  return make("div", { className: "run-bar" }, start, said, root);
+}

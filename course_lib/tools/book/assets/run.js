@@ -1,19 +1,34 @@
 // A button below each launch that runs on the page: the chapter's module in a worker, its counts and findings drawn.
-(() => {
+// This file, play.js and, where a page has a compiler, edit.js and work.js are one function (running.py).
 const SECONDS = 20;              // then a launch is ended
 const ROWS = ["global loads", "global stores", "shared loads", "shared stores", "global atomics", "shared atomics",
   "barriers", "", "", "copies in", "copies out", "tensor cores"];
 const REASONS = { steps: "a thread took more steps than a launch may; usual cause: a loop that does not end" };
 const VERBS = ["reads", "writes", "atomically updates", "waits at", "frees", "touches"];
-const { numbers, TYPED } = window.courseReplay;
-const chapters = {};             // by page: a promise of {head, data, module}
+const chapters = {};             // by page: what loads {head, data, module} once
+const live = {};                 // of edit.js and work.js: an editor for a launch, a cell for an exercise
 
 const make = (tag, properties = {}, ...inside) => {
   const made = Object.assign(document.createElement(tag), properties);
   made.append(...inside);
   return made;
 };
+const button = (act, words, properties = {}) => {
+  const made = make("button", { type: "button", ...properties }, ...[words].flat());
+  made.dataset.act = act;
+  return made;
+};
 const said = n => Number(n).toLocaleString("en-US");
+
+// The same promise for everybody; after a failure the next call tries again.
+function once(load) {
+  let made = null;
+  return () => made ??= load().catch(error => { made = null; throw error; });
+}
+
+// What a script of the book leaves behind.
+const script = (src, left, incomplete, missing) => new Promise((done, failed) => document.head.append(make("script", { src,
+  onload: () => left() ? done(left()) : failed(new Error(incomplete)), onerror: () => failed(new Error(missing)) })));
 
 function lacking() {
   const names = [["WebAssembly", window.WebAssembly], ["workers", window.Worker],
@@ -22,25 +37,10 @@ function lacking() {
     "In JupyterLab they do: make lab." : "";
 }
 
-function chapter(page) {
-  chapters[page] ??= loaded(page).then(unpacked).catch(error => {
-    delete chapters[page];       // the next click tries again
-    throw error;
-  });
-  return chapters[page];
-}
-
-function loaded(page) {
-  if (window.courseRuns?.[page]) return Promise.resolve(window.courseRuns[page]);
-  return new Promise((done, failed) => {
-    const script = make("script", { src: `../_static/page/${page}.js` });
-    script.onload = () => window.courseRuns?.[page] ? done(window.courseRuns[page])
-      : failed(new Error("The kernels of this chapter came incomplete. Try again."));
-    script.onerror = () => failed(new Error("The kernels of this chapter could not be loaded. Is the connection closed, " +
-      `or was the page copied without _static/page/${page}.js?`));
-    document.head.append(script);
-  });
-}
+const chapter = page => (chapters[page] ??= once(async () => unpacked(window.courseRuns?.[page] ?? await script(
+  `../_static/page/${page}.js`, () => window.courseRuns?.[page], "The kernels of this chapter came incomplete. Try again.",
+  "The kernels of this chapter could not be loaded. Is the connection closed, or was the page copied without " +
+  `_static/page/${page}.js?`))))();
 
 async function unpacked(text) {
   const packed = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
@@ -55,35 +55,41 @@ async function unpacked(text) {
   return { ...JSON.parse(new TextDecoder().decode(head)), data, module };
 }
 
-let worker = null;
-function end() {
-  worker?.terminate();
-  worker = null;
+// Questions to one worker, one after another; Stop, an error or a clock ends it. `listener` is given the ways to end its
+// question, and gives what hears the messages.
+function talker(start, broken) {
+  let worker = null, free = Promise.resolve();
+  const asked = (question, stop, listener) => new Promise(resolve => {
+    let clock;
+    const done = answer => { clearTimeout(clock); resolve(answer); };
+    const ended = (words, more) => {
+      worker?.terminate(), worker = null;
+      done(Promise.reject(Object.assign(new Error(words), more)));
+    };
+    worker ??= start();
+    const hear = listener({ done, ended, within: (seconds, ...told) => { clock = setTimeout(ended, 1000 * seconds, ...told); } });
+    stop.onclick = () => ended("Stopped.");
+    worker.onerror = event => ended(broken(event));
+    worker.onmessage = ({ data }) => hear(data);
+    worker.postMessage(question);
+  });
+  return (...question) => free = free.catch(() => {}).then(() => asked(...question));
 }
 
-function inWorker(module, launch, data, stop) {
-  if (!worker) {
-    const text = `${window.courseLaunch}\nonmessage = ({ data: { module, launch, data } }) => {
-      try { postMessage({ answer: laptopLaunch(module, launch, data) }); }
-      catch (error) { postMessage({ crash: String(error.message ?? error) }); } };
-      onmessageerror = () => postMessage({ crash: "no memory" });`;       // it cannot hold the module
-    try { worker = new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" }))); }
-    catch (error) { return Promise.reject(new Error(`This browser starts no worker here (${error.message}). In JupyterLab kernels run.`)); }
-  }
-  return new Promise((done, failed) => {
-    const ended = (words, more) => { end(); failed(Object.assign(new Error(words), more)); };
-    const clock = setTimeout(() => ended(`The launch was stopped after ${SECONDS} seconds. Usual cause: a loop that does ` +
-      "not end, or a size that is large for a page.", { late: true }), 1000 * SECONDS);
-    stop.onclick = () => { clearTimeout(clock); ended("Stopped."); };
-    worker.onerror = event => { clearTimeout(clock); ended(`The browser ended the launch: ${event.message}`); };
-    worker.onmessage = ({ data: { answer, crash } }) => {
-      clearTimeout(clock);
-      if (answer) done(answer);
-      else ended(crashed(crash));
-    };
-    worker.postMessage({ module, launch, data });
-  });
-}
+const askLauncher = talker(() => {
+  const text = `${window.courseLaunch}\nonmessage = ({ data: { module, launch, data } }) => {
+    try { postMessage({ answer: laptopLaunch(module, launch, data) }); }
+    catch (error) { postMessage({ crash: String(error.message ?? error) }); } };
+    onmessageerror = () => postMessage({ crash: "no memory" });`;       // it cannot hold the module
+  try { return new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" }))); }
+  catch (error) { throw new Error(`This browser starts no worker here (${error.message}). In JupyterLab kernels run.`); }
+}, event => `The browser ended the launch: ${event.message}`);
+
+const inWorker = (module, launch, data, stop) => askLauncher({ module, launch, data }, stop, ({ done, ended, within }) => {
+  within(SECONDS, `The launch was stopped after ${SECONDS} seconds. Usual cause: a loop that does not end, or a size that is large ` +
+    "for a page.", { late: true });
+  return ({ answer, crash }) => answer ? done(answer) : ended(crashed(crash));
+});
 
 function crashed(words) {
   const why = /memory|allocation/i.test(words) && !/out of bounds/.test(words)
@@ -185,76 +191,76 @@ function told(e, { kernel, grid, block, laptop }, source) {
   return `${e.kind}: ${what}.${where(e.who)}${where(e.other)}`;
 }
 
-async function run(cell, form, result, stop) {
-  const say = (state, words, ...inside) => {
+// What is told below a cell's form, whose button runs `act`.
+function panel(form, submit, stop, act) {
+  const words = make("p", { className: "run-told", ariaLive: "polite" }), result = make("div", { className: "run-result" }, words);
+  const say = (state, text, ...inside) => {
     result.dataset.state = state;
-    result.firstChild.textContent = words;       // all that a screen reader is told
-    result.replaceChildren(result.firstChild, ...inside);
+    words.textContent = text;                    // all that a screen reader is told
+    result.replaceChildren(words, ...inside);
   };
-  delete result.dataset.counts;
-  const began = performance.now();
-  try {
-    const without = lacking();
-    if (without) throw new Error(without);
-    say("loading", "Loading the kernels of this chapter ...");
-    const { launches, sources, data, module: built } = await chapter(cell.dataset.page);
-    const given = launches[cell.dataset.kernel], text = sources[given.source];
-    const own = await cell.edited?.(given, text, { say, stop });
-    const { module, launch, source } = own ?? { module: built, launch: given, source: text };
-    const [made, bytes] = changed(launch, form, data);
-    say("running", "Running ...");
-    const answer = await inWorker(module, made, bytes, stop);
-    const took = `in ${Math.round(performance.now() - began)} ms in this browser, by the course's engine`;
-    const printed = answer.printed ? [make("pre", {}, answer.printed)] : [];
-    const message = answer.error ? told(answer.error, made, source) : "";
-    const steps = window.courseReplay.button(made, answer.error, again => inWorker(module, again, bytes, stop), source, message, make);
-    const notes = answer.notes.map(e => make("pre", { className: "run-note" }, told(e, { ...made, laptop: null }, source)));
-    if (answer.error) {
-      result.dataset.finding = JSON.stringify(answer.error);
-      return say("finding", `Found ${took}: ${answer.error.kind}.`, ...printed, make("pre", { className: "run-finding" },
-        message), steps);
+  result.dataset.result = "", result.dataset.state = "idle";
+  form.onsubmit = async event => {
+    event.preventDefault();
+    if (submit.disabled) return;
+    submit.disabled = true, stop.hidden = false;
+    try {
+      const without = lacking();
+      if (without) throw new Error(without);
+      await act();
+    } catch (error) {
+      say("error", error.message, ...(error.shown ? [make("pre", { className: "run-finding" }, error.shown)] : []));
     }
-    result.dataset.counts = JSON.stringify(answer.counts);
-    say("done", `Counted and checked ${took}.`, ...printed, ...results(answer), ...drawn(answer, source), ...notes, steps);
-  } catch (error) {
-    say("error", error.message, ...(error.shown ? [make("pre", { className: "run-finding" }, error.shown)] : []));
-  }
+    submit.disabled = false, stop.hidden = true;
+    if (document.activeElement === document.body) submit.focus({ preventScroll: true });
+  };
+  return { result, say, stop };
 }
 
-function field(name, label, value, wide) {
-  return make("label", {}, `${label} `, make("input", { name, value, size: wide ? 9 : 6, autocomplete: "off", spellcheck: false }));
+async function run(cell, form, { result, say, stop }) {
+  delete result.dataset.counts;
+  const began = performance.now();
+  say("loading", "Loading the kernels of this chapter ...");
+  const { launches, sources, data, module: built } = await chapter(cell.dataset.page);
+  const given = launches[cell.dataset.kernel], text = sources[given.source];
+  const own = await cell.edited?.(given, text, { say, stop });
+  const { module, launch, source } = own ?? { module: built, launch: given, source: text };
+  const [made, bytes] = changed(launch, form, data);
+  say("running", "Running ...");
+  const answer = await inWorker(module, made, bytes, stop);
+  const took = `in ${Math.round(performance.now() - began)} ms in this browser, by the course's engine`;
+  const printed = answer.printed ? [make("pre", {}, answer.printed)] : [];
+  const message = answer.error ? told(answer.error, made, source) : "";
+  const steps = stepper(made, answer.error, again => inWorker(module, again, bytes, stop), source, message);
+  const notes = answer.notes.map(e => make("pre", { className: "run-note" }, told(e, { ...made, laptop: null }, source)));
+  if (answer.error) {
+    result.dataset.finding = JSON.stringify(answer.error);
+    return say("finding", `Found ${took}: ${answer.error.kind}.`, ...printed, make("pre", { className: "run-finding" },
+      message), steps);
+  }
+  result.dataset.counts = JSON.stringify(answer.counts);
+  say("done", `Counted and checked ${took}.`, ...printed, ...results(answer), ...drawn(answer, source), ...notes, steps);
 }
+
+const field = (label, value, size = 6, name = label) =>
+  make("label", {}, `${label} `, make("input", { name, value, size, autocomplete: "off", spellcheck: false }));
 
 function number([, dtype, bytes]) {
   return String(+new TYPED[dtype](Uint8Array.from(bytes).buffer)[0].toPrecision(7));
 }
 
 function mount(cell) {
-  if (cell.dataset.exercise) return window.courseExercise?.(cell, { make, inWorker, lacking });
+  if (cell.dataset.exercise) return live.exercise?.(cell);
   const { kernel, grid, block, values } = JSON.parse(cell.dataset.launch);
   const sizes = given => given.slice(0, given[2] > 1 ? 3 : given[1] > 1 ? 2 : 1).join(", ");
-  const button = make("button", { type: "submit" }, "Run ", make("code", {}, kernel));
-  const stop = make("button", { type: "button", hidden: true }, "Stop");
-  button.dataset.act = "run", stop.dataset.act = "stop";
+  const submit = button("run", ["Run ", make("code", {}, kernel)], { type: "submit" }), stop = button("stop", "Stop", { hidden: true });
   const inputs = make("select", { name: "inputs" }, make("option", { value: "given" }, "of the chapter"),
     make("option", { value: "counted" }, "0, 1, 2, ..."), make("option", { value: "random" }, "random"));
-  const form = make("form", { className: "run-bar" }, button, stop, field("grid", "grid", sizes(grid), true),
-    field("block", "block", sizes(block), true), ...values.map(v => field(`value-${v[0]}`, v[0], number(v))),
-    make("label", {}, "inputs ", inputs));
-  const told = make("p", { className: "run-told" }), result = make("div", { className: "run-result" }, told);
-  told.setAttribute("aria-live", "polite");
-  result.dataset.result = "", result.dataset.state = "idle";
-  form.onsubmit = async event => {
-    event.preventDefault();
-    if (button.disabled) return;
-    button.disabled = true, stop.hidden = false;
-    await run(cell, form, result, stop);
-    button.disabled = false, stop.hidden = true;
-    if (document.activeElement === document.body) button.focus({ preventScroll: true });
-  };
-  cell.replaceChildren(form, result);
-  window.courseEditor?.(cell, { form, result, make, kernel, chapter: () => chapter(cell.dataset.page) });
+  const form = make("form", { className: "run-bar" }, submit, stop, field("grid", sizes(grid), 9), field("block", sizes(block), 9),
+    ...values.map(v => field(v[0], number(v), 6, `value-${v[0]}`)), make("label", {}, "inputs ", inputs));
+  const shown = panel(form, submit, stop, () => run(cell, form, shown));
+  cell.replaceChildren(form, shown.result);
+  live.editor?.(cell, form, shown, kernel);
 }
 
 addEventListener("DOMContentLoaded", () => document.querySelectorAll("course-cell").forEach(mount));
-})();
