@@ -3,6 +3,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from ..errors.facts import spans
+
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
@@ -11,7 +13,7 @@ def told(teller) -> tuple[str, str] | None:
     if teller.reason == "rule":
         return f"{teller.result.kernel} {teller.detail}", ""
     if kind == "mbarrier":
-        return _deadlock(teller, *map(int, numbers))
+        return _deadlock(teller, *map(int, numbers[:-2]), *numbers[-2:])
     if kind in ("cluster", "registers"):
         return _said(teller, kind, *numbers)
     if teller.reason in TEXTS:
@@ -34,7 +36,7 @@ def _race(teller) -> tuple[str, str] | None:
     return _said(teller, "fence", *(("reads", "a product") if teller.reason.endswith("product") else (does, "a bulk copy")))
 
 
-def _deadlock(teller, memory, offset, phase, missing, expected, coming, owner) -> tuple[str, str]:
+def _deadlock(teller, memory, offset, phase, missing, expected, coming, owner, now, before) -> tuple[str, str]:
     name = "an mbarrier"
     if memory >= 0:
         teller.memory, teller.e.offset, teller.e.size = teller.result.memories[memory], offset, 8
@@ -43,4 +45,6 @@ def _deadlock(teller, memory, offset, phase, missing, expected, coming, owner) -
     lacks = [f"{missing} of its {expected} arrivals missing"] * (missing > 0)
     lacks += [f"{coming:,} bytes still to come"] * (coming > 0)
     lacks += [f"{-coming:,} bytes more come than it was told to expect"] * (coming < 0)
-    return _said(teller, "mbarrier", phase, phase % 2, name, " and ".join(lacks))
+    here, gone = (spans([int(n) for n in who.split(",")[:-1]]) for who in (now, before))
+    who = f"\n  arrived: threads {here}" * bool(here) + f"\n  arrived in the phase before, and not in this one: threads {gone}" * bool(gone)
+    return _said(teller, "mbarrier", phase, phase % 2, name, " and ".join(lacks), who)

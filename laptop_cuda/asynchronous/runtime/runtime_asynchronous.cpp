@@ -22,6 +22,7 @@ struct Barrier {                 // its phases are numbered by how many have end
     bool seen;                   // somebody has seen that the phase before is over
     uint32_t by, announced = 0;  // who initialised it; by a fence for the cluster: to whom has waited so often at its barrier
     uint32_t coming = 0;         // of the missing arrivals, those of cp.async.mbarrier.arrive that are under way
+    std::vector<uint32_t> arrived = {};      // in which phase each thread of its block was here last, from 1 on
 };
 struct Stretch { uintptr_t to, from; uint32_t bytes; };   // from 0: beyond the tensor
 struct Copy {
@@ -111,6 +112,7 @@ void mbarrier_init(void* p, uint32_t count, const void* site) {
     Busy busy;
     memset(p, 0, 8);
     all[(uintptr_t)p] = {count, count, 0, 0, true, current->index};
+    all[(uintptr_t)p].arrived.resize(run->n_threads);
 }
 
 void mbarrier_announce() {
@@ -157,6 +159,7 @@ uint64_t mbarrier_arrive(void* p, uint32_t count, uint32_t bytes, bool drop, boo
         release_at((uintptr_t)p, of_block);
     }
     to_come(b, bytes, p, site);
+    if (!peer_at(p)) b.arrived[current->index] = b.ended + 1;
     b.missing -= count;
     b.expected -= drop ? count : 0;
     perhaps_over(owner_of(p), (uintptr_t)p, b);
@@ -271,10 +274,24 @@ const Written* written_at(uintptr_t address) {
     return nullptr;
 }
 
-static void written_by_copy(uintptr_t address, size_t bytes, const void* site) {
+static void done_by_copy(uintptr_t address, size_t bytes, int action, const void* site) {
     for (uintptr_t at = address; at < address + bytes; at += 4) {
-        Found f = found_in_cluster(at, 1, site);
-        if (f.region && f.region->cells) f.region->cells[(at - f.low) / f.region->grain].pc[Cell::WRITER] |= BY_COPY;
+        Found f = found_in_cluster(at, action, site);
+        if (f.region && f.region->cells) f.region->cells[(at - f.low) / f.region->grain].pc[action ? Cell::WRITER : Cell::READER] |= BY_COPY;
+    }
+}
+
+// What threads have read, and a copy writes over with no fence in between: PTX asks for one, many pipelines do without. A note.
+static void fenced_after_reads(uintptr_t address, size_t bytes, const void* site) {
+    for (uintptr_t at = address; at < address + bytes; at += 4) {
+        Found f = found_quickly(current, at, 4);
+        const Cell* c = f.region && f.region->cells ? &f.region->cells[(at - f.low) / f.region->grain] : nullptr;
+        uint64_t mark = c ? c->mark[Cell::READER] : 0;
+        if (!mark || c->pc[Cell::READER] & BY_COPY || block_of(mark) != &here() || is_fenced(mark, here(), f.region->space == LAPTOP_IN_SHARED)) continue;
+        laptop_error e = make_error("race", "", site, 1);
+        locate(e, here(), at, 4);
+        add_other(e, party(&here().threads[thread_of(mark)], c->pc[Cell::READER] & PLACE, 0));
+        return remark(e, "no proxy fence after a read");
     }
 }
 
@@ -325,7 +342,7 @@ void mbarrier_arrive_after_copies(void* p, bool counted, const void* site) {
     Barrier& b = barrier_at(p, site);
     if (is_checked() && !b.seen) misused("phase not seen", p, site);
     if (counted && b.missing == b.coming) misused("one arrival too many", p, site);
-    b.missing += !counted, ++b.coming;
+    b.missing += !counted, ++b.coming, b.arrived[current->index] = b.ended + 1;
     Busy busy;
     Copy c = {};
     c.thread = current->index, c.interval = here().interval, c.clock = current->clock, c.issuer = &here();
@@ -347,8 +364,9 @@ static void check_side(const Side& s, int action, bool may_need_fence, const voi
     for (uint32_t i = 0; i < s.rows; ++i) {
         uintptr_t row = s.address + i * s.step;
         if (may_need_fence) must_be_fenced(row, s.bytes, action, false, site);
+        if (action == 1 && may_need_fence) fenced_after_reads(row, s.bytes, site);
         check_range(row, s.bytes, action, site);
-        if (action == 1 && may_need_fence) written_by_copy(row, s.bytes, site);
+        if (action < 2 && may_need_fence) done_by_copy(row, s.bytes, action, site);
     }
 }
 
@@ -687,6 +705,11 @@ static std::string awaited(const std::vector<Block*>& blocks) {
     for (int64_t n : {(int64_t)e.memory, e.offset, (int64_t)told->ended, (int64_t)told->missing, (int64_t)told->expected,
                       told->bytes, (int64_t)e.owner})
         text += " " + std::to_string(n);
+    for (uint32_t phase : {told->ended + 1, told->ended}) {      // who is here, and who was in the phase before and is not
+        text += " ";
+        for (size_t i = 0; phase && i < told->arrived.size(); ++i) text += told->arrived[i] == phase ? std::to_string(i) + "," : "";
+        text += ".";
+    }
     return text;
 }
 

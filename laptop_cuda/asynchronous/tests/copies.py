@@ -61,7 +61,7 @@ __global__ void by_state(const float* x, float* y, int n, int fault) {
     __syncthreads();
     uint64_t first = 0;
     for (int i = 0; i < n; ++i) {
-        if (threadIdx.x == 0) {
+        if (ptx::elect_sync(~0u)) {
             asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(in_shared(&bar)), "r"(128));
             fetch(tile, x + 32 * i, 128, &bar);
         }
@@ -70,6 +70,7 @@ __global__ void by_state(const float* x, float* y, int n, int fault) {
         while (!ptx::mbarrier_test_wait(&bar, fault == 1 ? first : state)) y[0] += 0;
         if (fault == 3 && i == 2) ptx::mbarrier_test_wait(&bar, first);
         y[32 * i + threadIdx.x] = 2 * tile[31 - threadIdx.x];
+        if (fault != 4) ptx::fence_proxy_async();
         __syncthreads();
     }
     if (fault != 2 && threadIdx.x == 0) asm volatile("mbarrier.inval.shared::cta.b64 [%0];" :: "r"(in_shared(&bar)));

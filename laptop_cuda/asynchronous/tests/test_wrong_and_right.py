@@ -26,9 +26,10 @@ def rows(kind):
 @pytest.mark.parametrize("of, name, fault", rows("right"))
 def test_right_kernels_are_clean_in_every_order(of, name, fault):
     for how in EVERY_ORDER:
-        with how():
+        with how() as notes:
             found, right = MODULES[of].launched(name, fault)
         assert (found == right).all(), how
+        assert notes is None or any("a thread read it by" in n for n in notes) == ([name, fault] in PAIRS[of].get("noted", [])), notes
 
 
 @pytest.mark.parametrize("of, name, fault, kind, words, text, otherwise", rows("wrong"))
