@@ -13,7 +13,7 @@ def told(teller) -> tuple[str, str] | None:
     if teller.reason == "rule":
         return f"{teller.result.kernel} {teller.detail}", ""
     if kind == "mbarrier":
-        return _deadlock(teller, *map(int, numbers[:-2]), *numbers[-2:])
+        return _deadlock(teller, *map(int, numbers[:7]), [int(n) for n in numbers[7].split(",")[:-1]])
     if kind in ("cluster", "registers"):
         return _said(teller, kind, *numbers)
     if teller.reason in TEXTS:
@@ -36,7 +36,7 @@ def _race(teller) -> tuple[str, str] | None:
     return _said(teller, "fence", *(("reads", "a product") if teller.reason.endswith("product") else (does, "a bulk copy")))
 
 
-def _deadlock(teller, memory, offset, phase, missing, expected, coming, owner, now, before) -> tuple[str, str]:
+def _deadlock(teller, memory, offset, phase, missing, expected, coming, owner, arrived) -> tuple[str, str]:
     name = "an mbarrier"
     if memory >= 0:
         teller.memory, teller.e.offset, teller.e.size = teller.result.memories[memory], offset, 8
@@ -45,6 +45,6 @@ def _deadlock(teller, memory, offset, phase, missing, expected, coming, owner, n
     lacks = [f"{missing} of its {expected} arrivals missing"] * (missing > 0)
     lacks += [f"{coming:,} bytes still to come"] * (coming > 0)
     lacks += [f"{-coming:,} bytes more come than it was told to expect"] * (coming < 0)
-    here, gone = (spans([int(n) for n in who.split(",")[:-1]]) for who in (now, before))
+    here, gone = (spans([thread for thread, last in enumerate(arrived) if last == at > 0]) for at in (phase + 1, phase))
     who = f"\n  arrived: threads {here}" * bool(here) + f"\n  arrived in the phase before, and not in this one: threads {gone}" * bool(gone)
     return _said(teller, "mbarrier", phase, phase % 2, name, " and ".join(lacks), who)

@@ -22,6 +22,8 @@ from planted_on_card import changed
 from references import asked, excess, launches_of, wavefronts
 
 ORDERS = ("late", "early", "reverse", "seeded")
+WITH_NVCC = pytest.mark.skipif(gpu.nvcc() is None, reason="not run: nvcc is missing (NVIDIA's CUDA toolkit)")
+COMPILE = (gpu.nvcc(), "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-cubin")
 
 
 def inputs(n_q, n_k, d=64, heads=1, kv_heads=1):
@@ -136,18 +138,16 @@ def test_a_kernel_with_another_line_is_an_error_of_its_kind(word, tmp_path, monk
     assert all(said(rung, order) == ("", "") for rung in {change[0] for change in changes} for order in ORDERS)
 
 
+@WITH_NVCC
 @pytest.mark.slow
 def test_the_compiler_spills_nothing_and_serializes_no_product(tmp_path):
-    if gpu.nvcc() is None:
-        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
     for file, name, more, threads in (("flash3", "flash3_forward", "", 384), ("warpgroup", "overlapped", "", 160),
                                       ("flash3", "flash3_three_groups", ", true", 512)):
         found = cuda.inspect(cuda.load(f"asynchrony/{file}")[f"{name}<128{more}>"], "sm_90a", block=threads)
         assert found["registers"] <= 168 and found["spill_stores"] == found["stack"] == 0
         (tmp_path / "k.cu").write_text(f'#include "{cuda.KERNELS}/asynchrony/{file}.cu"\n'
                                        f"const void* instances[] = {{(void*){name}<64{more}>, (void*){name}<128{more}>}};\n")
-        command = [gpu.nvcc(), "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas=-v", "-cubin"]
-        done = subprocess.run([*command, tmp_path / "k.cu", "-o", tmp_path / "k"], capture_output=True, text=True)
+        done = subprocess.run([*COMPILE, "-Xptxas=-v", tmp_path / "k.cu", "-o", tmp_path / "k"], capture_output=True, text=True)
         assert done.returncode == 0 and "spill" in done.stderr and "serialized" not in done.stderr, done.stderr
 
 
@@ -160,19 +160,16 @@ def test_the_changes_that_a_card_ran_are_these():
     assert all(row["wrong"] in (0, row["runs"]) for row in PLANTED if "runs" in row), "never in some runs alone"
 
 
+@WITH_NVCC
 @pytest.mark.slow
 def test_the_compiler_waits_where_the_table_says_so(tmp_path):
-    if gpu.nvcc() is None:
-        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
-
     def compiled(rung, old="", new=""):
         word, kernel, *_ = RUNGS[rung]
         shutil.rmtree(tmp_path / "kernels", ignore_errors=True)
         file = changed(word, old, new, tmp_path)
         with file.open("a") as end:
             end.write(f"\nconst void* instance = (void*){kernel}<128>;\n")
-        command = [gpu.nvcc(), "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-cubin", file, "-o"]
-        done = subprocess.run([*command, tmp_path / "k"], capture_output=True, text=True, check=True)
+        done = subprocess.run([*COMPILE, file, "-o", tmp_path / "k"], capture_output=True, text=True, check=True)
         return sorted(set(re.findall(r"C75\d\d", done.stderr))), (tmp_path / "k").read_bytes()
 
     for row in PLANTED:

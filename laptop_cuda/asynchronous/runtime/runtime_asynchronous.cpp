@@ -22,7 +22,7 @@ struct Barrier {                 // its phases are numbered by how many have end
     bool seen;                   // somebody has seen that the phase before is over
     uint32_t by, announced = 0;  // who initialised it; by a fence for the cluster: to whom has waited so often at its barrier
     uint32_t coming = 0;         // of the missing arrivals, those of cp.async.mbarrier.arrive that are under way
-    std::vector<uint32_t> arrived = {};      // in which phase each thread of its block was here last, from 1 on
+    std::vector<uint32_t> arrived;           // in which phase each thread of its block was here last, from 1 on
 };
 struct Stretch { uintptr_t to, from; uint32_t bytes; };   // from 0: beyond the tensor
 struct Copy {
@@ -111,8 +111,7 @@ void mbarrier_init(void* p, uint32_t count, const void* site) {
     touch((uintptr_t)p, 8, 1, false, site);
     Busy busy;
     memset(p, 0, 8);
-    all[(uintptr_t)p] = {count, count, 0, 0, true, current->index};
-    all[(uintptr_t)p].arrived.resize(run->n_threads);
+    all[(uintptr_t)p] = {count, count, 0, 0, true, current->index, 0, 0, std::vector<uint32_t>(run->n_threads)};
 }
 
 void mbarrier_announce() {
@@ -245,23 +244,28 @@ static Found found_in_cluster(uintptr_t at, int action, const void* site) {
     return peer ? find_in_peer(*peer, at, 4, action, site) : found_quickly(current, at, 4);
 }
 
-// What a product reads must be known to who issues it, too; of a copy's source `check_range` asks that.
+// What a product reads must be known to who issues it, too; of a copy's source `check_range` asks that. What threads have read
+// and a copy writes over with no fence in between is a note: PTX asks for one there, too, and many pipelines do without.
 void must_be_fenced(uintptr_t address, size_t bytes, int action, bool must_be_known, const void* site) {
     for (uintptr_t at = address; at < address + bytes; at += 4) {
         Found f = found_in_cluster(at, action, site);
         if (!f.region || !f.region->cells) continue;
         const Cell& c = f.region->cells[(at - f.low) / f.region->grain];
-        uint64_t mark = c.mark[Cell::WRITER];
-        Block* by = mark ? block_of(mark) : nullptr;
-        if (!by) continue;
-        bool race = by != &here() ? !learnt(current, mark, by->linear) : interval_of(mark) == here().interval &&
-                    thread_of(mark) != current->index && !is_ordered_before(mark, current);
-        if (race ? !must_be_known : c.pc[Cell::WRITER] & BY_COPY || is_fenced(mark, *by, f.region->space == LAPTOP_IN_SHARED)) continue;
-        const char* reason = race ? "" : must_be_known ? "no proxy fence for a product" : "no proxy fence";
-        laptop_error e = make_error("race", reason, site, action);
-        locate(e, here(), at, 4);
-        add_other(e, party(&by->threads[thread_of(mark)], c.pc[Cell::WRITER] & PLACE, 1));
-        fail(e);
+        for (int who : {Cell::WRITER, Cell::READER}) {
+            uint64_t mark = c.mark[who];
+            bool reads = who == Cell::READER;
+            Block* by = mark && (!reads || action == 1) ? block_of(mark) : nullptr;
+            if (!by) continue;
+            bool race = by != &here() ? !learnt(current, mark, by->linear) : interval_of(mark) == here().interval &&
+                        thread_of(mark) != current->index && !is_ordered_before(mark, current);
+            if (race ? reads || !must_be_known : c.pc[who] & BY_COPY || is_fenced(mark, *by, f.region->space == LAPTOP_IN_SHARED)) continue;
+            const char* reason = race ? "" : reads ? "no proxy fence after a read" : must_be_known ? "no proxy fence for a product" : "no proxy fence";
+            laptop_error e = make_error("race", reason, site, action);
+            locate(e, here(), at, 4);
+            add_other(e, party(&by->threads[thread_of(mark)], c.pc[who] & PLACE, !reads));
+            if (!reads) fail(e);
+            remark(e, reason);
+        }
     }
 }
 
@@ -278,20 +282,6 @@ static void done_by_copy(uintptr_t address, size_t bytes, int action, const void
     for (uintptr_t at = address; at < address + bytes; at += 4) {
         Found f = found_in_cluster(at, action, site);
         if (f.region && f.region->cells) f.region->cells[(at - f.low) / f.region->grain].pc[action ? Cell::WRITER : Cell::READER] |= BY_COPY;
-    }
-}
-
-// What threads have read, and a copy writes over with no fence in between: PTX asks for one, many pipelines do without. A note.
-static void fenced_after_reads(uintptr_t address, size_t bytes, const void* site) {
-    for (uintptr_t at = address; at < address + bytes; at += 4) {
-        Found f = found_quickly(current, at, 4);
-        const Cell* c = f.region && f.region->cells ? &f.region->cells[(at - f.low) / f.region->grain] : nullptr;
-        uint64_t mark = c ? c->mark[Cell::READER] : 0;
-        if (!mark || c->pc[Cell::READER] & BY_COPY || block_of(mark) != &here() || is_fenced(mark, here(), f.region->space == LAPTOP_IN_SHARED)) continue;
-        laptop_error e = make_error("race", "", site, 1);
-        locate(e, here(), at, 4);
-        add_other(e, party(&here().threads[thread_of(mark)], c->pc[Cell::READER] & PLACE, 0));
-        return remark(e, "no proxy fence after a read");
     }
 }
 
@@ -364,7 +354,6 @@ static void check_side(const Side& s, int action, bool may_need_fence, const voi
     for (uint32_t i = 0; i < s.rows; ++i) {
         uintptr_t row = s.address + i * s.step;
         if (may_need_fence) must_be_fenced(row, s.bytes, action, false, site);
-        if (action == 1 && may_need_fence) fenced_after_reads(row, s.bytes, site);
         check_range(row, s.bytes, action, site);
         if (action < 2 && may_need_fence) done_by_copy(row, s.bytes, action, site);
     }
@@ -683,7 +672,7 @@ static bool deliver(Block& b, bool at_its_end) {
     return any;
 }
 
-// What threads wait for, for a deadlock's text: memory, byte, phase, arrivals missing and expected, bytes, and 1 + whose.
+// What threads wait for, for a deadlock's text: memory, byte, phase, arrivals missing and expected, bytes, 1 + whose, who arrived.
 // Rather an early phase, and one that lacks nothing but bytes, or has some arrivals: the others may be its consequence.
 static std::string awaited(const std::vector<Block*>& blocks) {
     const Barrier* told = nullptr;
@@ -705,11 +694,8 @@ static std::string awaited(const std::vector<Block*>& blocks) {
     for (int64_t n : {(int64_t)e.memory, e.offset, (int64_t)told->ended, (int64_t)told->missing, (int64_t)told->expected,
                       told->bytes, (int64_t)e.owner})
         text += " " + std::to_string(n);
-    for (uint32_t phase : {told->ended + 1, told->ended}) {      // who is here, and who was in the phase before and is not
-        text += " ";
-        for (size_t i = 0; phase && i < told->arrived.size(); ++i) text += told->arrived[i] == phase ? std::to_string(i) + "," : "";
-        text += ".";
-    }
+    text += " ";
+    for (uint32_t phase : told->arrived) text += std::to_string(phase) + ",";
     return text;
 }
 
