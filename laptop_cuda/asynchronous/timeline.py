@@ -199,7 +199,7 @@ class Timeline:
             if fill := LOOKS[row["what"]]:
                 about = f"{row['what']}, line {row['line']}"
                 bar(y[row["warp"]], row["step"], row["step"] + 0.8, fill, about)
-        canvas.text(8, canvas.height - 10, f"steps {first} to {last - 1}. Yellow: copies issued, and under way, then "
+        canvas.text(8, canvas.height - 10, f"steps {first} to {last - 1}. Orange: copies issued, and under way, then "
                     "in use; green: arrives; blue: products; grey: waits; red: for ever", size=10.5, fill="faint")
         return canvas.svg(self.words(), alone=alone)
 
