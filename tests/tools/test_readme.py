@@ -1,5 +1,6 @@
 """The README says what is there: its links, its commands, its table of chapters."""
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from course_lib.__main__ import COMMANDS
 from course_lib.tools.notebooks import chapter_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "NOTATION.md", "data/README.md", "docs/where_to_run.md", "docs/marking.md"]
+PAGES = ["README.md", "NOTATION.md", "data/README.md", "docs/where_to_run.md", "docs/marking.md", "docs/asynchrony.md"]
 README = (ROOT / "README.md").read_text()
 
 
@@ -17,6 +18,12 @@ def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text()
     links = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("http")]
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+def test_the_table_of_asynchronous_rules_has_each_pair_once():
+    pairs = tomllib.loads((ROOT / "laptop_cuda/asynchronous/tests/pairs.toml").read_text())
+    table = re.findall(r"`(\w+) ([\w ]+) (\d+)`", re.sub(r"(?m)^[^|].*", "", (ROOT / "docs/asynchrony.md").read_text()))
+    assert sorted(table) == sorted((of, name, str(n)) for of, p in pairs.items() for name, n, *_ in p["right"] + p["wrong"])
 
 
 def test_every_command_is_one():
