@@ -23,6 +23,7 @@ struct Barrier {                 // its phases are numbered by how many have end
     uint32_t by, announced = 0;  // who initialised it; by a fence for the cluster: to whom has waited so often at its barrier
     uint32_t coming = 0;         // of the missing arrivals, those of cp.async.mbarrier.arrive that are under way
     std::vector<uint32_t> arrived;           // in which phase each thread of its block was here last, from 1 on
+    uint64_t made;               // the mark of its initialisation
 };
 struct Stretch { uintptr_t to, from; uint32_t bytes; };   // from 0: beyond the tensor
 struct Copy {
@@ -91,6 +92,23 @@ static laptop_error misuse(const char* reason, const void* barrier, const void* 
 }
 [[noreturn]] static void misused(const char* reason, const void* barrier, const void* site) { fail(misuse(reason, barrier, site)); }
 
+static const Cell* cell_at(Thread* t, uintptr_t at) {
+    Found f = found_quickly(t, at, 4);
+    return f.region && f.region->cells ? &f.region->cells[(at - f.low) / f.region->grain] : nullptr;
+}
+
+// Nobody has stored into its memory since its initialisation.
+static void must_be_whole(Block& b, uintptr_t p, const Barrier& barrier) {
+    for (uintptr_t at : {p, p + 4}) {
+        const Cell* c = barrier.made ? cell_at(&b.threads[0], at) : nullptr;
+        if (!c || c->mark[Cell::WRITER] == barrier.made) continue;
+        laptop_error e = make_error("misused barrier", "reused", LAPTOP_SITE, 1);
+        e.who = party(&b.threads[thread_of(c->mark[Cell::WRITER])], c->pc[Cell::WRITER] & PLACE, 1), e.has_thread = 1;
+        locate(e, b, p, 8);
+        fail(e);
+    }
+}
+
 static Barrier& barrier_at(const void* p, const void* site, bool copies = false) {
     const laptop_error& owed = of(here()).threads[current->index].owed;
     if (owed.kind && !copies) fail(owed);
@@ -98,6 +116,7 @@ static Barrier& barrier_at(const void* p, const void* site, bool copies = false)
     auto found = all.find((uintptr_t)p);
     if (found == all.end()) misused("not initialised", p, site);
     bool announced = found->second.announced && member(*current).waits >= found->second.announced;
+    if (is_checked() && !peer_at(p)) must_be_whole(here(), (uintptr_t)p, found->second);
     if (!announced) touch((uintptr_t)p, 8, 0, false, site);      // whoever uses it must know that it was initialised
     return found->second;
 }
@@ -111,7 +130,8 @@ void mbarrier_init(void* p, uint32_t count, const void* site) {
     touch((uintptr_t)p, 8, 1, false, site);
     Busy busy;
     memset(p, 0, 8);
-    all[(uintptr_t)p] = {count, count, 0, 0, true, current->index, 0, 0, std::vector<uint32_t>(run->n_threads)};
+    const Cell* c = is_checked() ? cell_at(current, (uintptr_t)p) : nullptr;
+    all[(uintptr_t)p] = {count, count, 0, 0, true, current->index, 0, 0, std::vector<uint32_t>(run->n_threads), c ? c->mark[Cell::WRITER] : 0};
 }
 
 void mbarrier_announce() {
@@ -272,8 +292,8 @@ void must_be_fenced(uintptr_t address, size_t bytes, int action, bool must_be_kn
 const Written* written_at(uintptr_t address) {
     for (const Written& w : of(here()).tiles) {
         if (address - w.low >= w.bytes) continue;
-        Found f = found_quickly(current, address, 4);
-        return f.region && f.region->cells && f.region->cells[(address - f.low) / f.region->grain].pc[Cell::WRITER] & BY_COPY ? &w : nullptr;
+        const Cell* c = cell_at(current, address);
+        return c && c->pc[Cell::WRITER] & BY_COPY ? &w : nullptr;
     }
     return nullptr;
 }
@@ -368,8 +388,7 @@ static void put_in_flight(Block& b, const Copy& c, const Side& s, bool source, c
 
 // A thread that announced a copy before anybody has seen the end of the one before: does it write over what that brought?
 static void check_refill(const Side& s, const laptop_error& owed, const void* site) {
-    Found f = found_quickly(current, s.address, 4);
-    const Cell* c = f.region && f.region->cells ? &f.region->cells[(s.address - f.low) / f.region->grain] : nullptr;
+    const Cell* c = cell_at(current, s.address);
     uint64_t mark = c ? c->mark[Cell::WRITER] : 0;
     if (!mark || !(c->pc[Cell::WRITER] & BY_COPY) || run->intervals[interval_of(mark)].block != here().linear) fail(owed);
     laptop_error e = make_error("race", "refilled", site, 1);
@@ -656,6 +675,7 @@ static bool deliver(Block& b, bool at_its_end) {
         if (t.owed.kind) fail(t.owed);
     size_t before = a.copies.size();
     if (at_its_end) {
+        for (auto& [p, barrier] : a.barriers) must_be_whole(b, p, barrier);
         registers_of(b, true);
         land_if(b, [](const Copy&) { return true; });
         return false;

@@ -73,6 +73,7 @@ __global__ void by_state(const float* x, float* y, int n, int fault) {
         if (fault != 4) ptx::fence_proxy_async();
         __syncthreads();
     }
+    if (fault == 5 && threadIdx.x == 0) bar = 1;                 // anew
     if (fault != 2 && threadIdx.x == 0) asm volatile("mbarrier.inval.shared::cta.b64 [%0];" :: "r"(in_shared(&bar)));
     __syncthreads();
     if (threadIdx.x == 0) ptx::mbarrier_init(&bar, 1);          // its memory again

@@ -24,8 +24,8 @@ def fetch_and_store(n):
                    for name, form in forms.items())
 
 
-SOURCE = tomllib.loads(Path(__file__).with_name("tensors.toml").read_text(encoding="utf-8"))["SOURCE"].replace(
-    "FETCH_AND_STORE", "".join(map(fetch_and_store, (3, 4, 5))))
+SOURCE, PROGRAM = tomllib.loads(Path(__file__).with_name("tensors.toml").read_text(encoding="utf-8")).values()
+SOURCE = SOURCE.replace("FETCH_AND_STORE", "".join(map(fetch_and_store, (3, 4, 5))))
 # as the manual draws it: which 16 bytes of a row each piece of a tile's row r goes to
 MOVES = {(0, 16): lambda piece, r: piece, (32, 16): lambda piece, r: piece ^ r // 4 % 2,
          (64, 16): lambda piece, r: piece ^ r // 2 % 4, (128, 16): lambda piece, r: piece ^ r % 8,
@@ -230,25 +230,6 @@ def test_the_driver_of_a_card_is_asked_the_same(monkeypatch):
     assert [asked[6][0], asked[7][0], *asked[8:10], *asked[11:]] == [-1, 1, 8, 9, 0, 6, 0, 1]
 
 
-PROGRAM = SOURCE + r"""
-#include <cstdio>
-int main() {
-    PFN_cuTensorMapEncodeTiled encode;
-    cudaDriverEntryPointQueryResult found;
-    cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", (void**)&encode, cudaEnableDefault, &found);
-    float *a, *seen;
-    cudaMallocManaged(&a, 3200), cudaMallocManaged(&seen, 2048);
-    for (int i = 0; i < 800; ++i) a[i] = i;
-    CUtensorMap map;
-    cuuint64_t sizes[] = {40, 20}, strides[] = {160};
-    cuuint32_t box[] = {32, 16}, steps[] = {1, 1};
-    encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, a, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-           CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    moved<<<1, 64>>>(map, map, seen, 8, 4, 2048, 0);
-    cudaDeviceSynchronize();
-    printf("%g %g %g\n", seen[0], seen[36], a[4 * 40 + 8]);
-}
-"""
 REFUSALS = SOURCE + r"""
 #include <cstdio>
 struct Asked {
@@ -311,7 +292,7 @@ TRIED = {"": "0 0", "k.rank = 0": "1 1", "k.rank = 2": "0 1", "k.rank = 6": "1 1
 
 
 def test_a_program_makes_its_map_by_the_driver_and_its_copies_are_counted(tmp_path):
-    (tmp_path / "map.cu").write_text(PROGRAM)
+    (tmp_path / "map.cu").write_text(SOURCE + PROGRAM)
     ran = run(tmp_path / "map.cu", mode="profile")
     assert ran.stdout == "168 208 169\n"
     assert (ran.total("copies_in"), ran.total("copies_in_bytes"), ran.total("copies_out_sectors")) == (1, 2048, 64)

@@ -67,12 +67,11 @@ def test_a_part_of_the_block_waits_for_itself(mod, order):
         with cuda.sanitize(**order):
             kernel[1, 128](ramp(128), y, *more)
         assert (y == ramp(128)[np.arange(128) ^ 63]).all()
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
-        mod.turned_by_tile[1, 128](ramp(128), y, 0)
-    assert caught.value.kind == "race"
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
-        mod.turned_by_tile[1, 128](ramp(128), y, 2)
-    assert caught.value.kind == "deadlock" and caught.value.line in line_of(SOURCE, "// short")
+    for waits, kind in ((0, "race"), (2, "deadlock")):
+        with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
+            mod.turned_by_tile[1, 128](ramp(128), y, waits)
+        assert caught.value.kind == kind
+    assert caught.value.line in line_of(SOURCE, "// short")
 
 
 @pytest.mark.parametrize("reached, name", [*enumerate(("", "tcgen05_commit", "this_multi_grid", "malloc"))])
