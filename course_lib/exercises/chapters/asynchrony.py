@@ -5,7 +5,6 @@ from course_lib.exercises import (Case, Launch, TensorMap, close, exact, exercis
 # copies land as late as is legal, and at once; then the last thread first
 ORDERS = ("late", "early", "reverse")
 
-
 TMA = """\
 #include <cuda.h>
 #include <cuda/ptx>
