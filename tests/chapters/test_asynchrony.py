@@ -45,6 +45,9 @@ def test_every_rung_is_attention(rung):
         before = forward_kernel(*given, i % 2 == 0, rung=7)
         for ours, want, theirs in zip(got, right, before):
             assert relative(ours, want) < 4e-3 and relative(ours, theirs) < 4e-3, (n_q, n_k)
+    q, k, v = inputs(3, 5)               # nothing to attend to
+    out, lse = asynchrony.asynchronous_attention(q, k[:, :, :0], v[:, :, :0], rung=rung)
+    assert (out == 0).all() and (lse == -math.inf).all()
 
 
 @pytest.mark.parametrize("order", ["late", "seeded"])
@@ -56,12 +59,6 @@ def test_a_bias_per_key_with_values_of_a_width_of_their_own(order):
         got = asynchrony.asynchronous_attention(q, k, v[..., :64], True, 0.5, groups=3, key_bias=bias)
     right = attention(*(x.double() for x in (q, k, v[..., :64])), True, 0.5, bias.double())
     assert all(relative(ours, want) < 4e-3 for ours, want in zip(got, right))
-
-
-def test_nothing_to_attend_to():
-    q, k, v = inputs(3, 5)
-    out, lse = asynchrony.asynchronous_attention(q, k[:, :, :0], v[:, :, :0])
-    assert (out == 0).all() and (lse == -math.inf).all()
 
 
 @pytest.mark.parametrize("change, words", [
@@ -93,8 +90,9 @@ def test_the_header_quotes_what_is_counted():
 
 def test_products_take_the_passes_of_shared_memory_that_a_card_counted():
     """An H200, 2026-11-26, Nsight Compute: l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum."""
-    fifth, eighth = (launches_of(lambda: asynchrony.asynchronous_attention(*inputs(128, 128), rung=r))[0] for r in (5, 8))
-    assert (fifth.tensor_cores.wavefronts, eighth.tensor_cores.wavefronts) == (768, 1280)
+    for rung, passes in ((5, 768), (8, 1280)):
+        launch, = launches_of(lambda: asynchrony.asynchronous_attention(*inputs(128, 128), rung=rung))
+        assert launch.tensor_cores.wavefronts == passes
 
 
 def test_a_timeline_shows_tiles_that_another_block_has_ordered():
@@ -146,7 +144,8 @@ def test_the_compiler_spills_nothing_and_serializes_no_product(tmp_path):
         assert found["registers"] <= 168 and found["spill_stores"] == found["stack"] == 0
         (tmp_path / "k.cu").write_text(f'#include "{cuda.KERNELS}/asynchrony/{file}.cu"\n'
                                        f"const void* instances[] = {{(void*){name}<64{more}>, (void*){name}<128{more}>}};\n")
-        done = subprocess.run([*COMPILE, "-Xptxas=-v", tmp_path / "k.cu", "-o", tmp_path / "k"], capture_output=True, text=True)
+        command = [*COMPILE, "-Xptxas=-v", tmp_path / "k.cu", "-o", tmp_path / "k"]
+        done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0 and "spill" in done.stderr and "serialized" not in done.stderr, done.stderr
 
 
@@ -204,4 +203,4 @@ __global__ void as_stored(const __grid_constant__ CUtensorMap map, uint4* out, i
     places = [asynchrony.swizzled(row, byte, mode) // 2 for row in range(16) for byte in range(0, width, 2)]
     assert torch.equal(out[places], x.view(torch.int16).flatten())
     if mode in (0, 128):                 # eight rows in one group of banks, and in eight
-        assert sorted(asynchrony.banks(range(8), 16, mode)) == ([4] * 8 if mode == 0 else list(range(0, 32, 4)))
+        assert sorted(asynchrony.banks(range(8), 16, mode)) == (list(range(0, 32, 4)) if mode else [4] * 8)
