@@ -46,6 +46,6 @@ def _deadlock(teller, memory, offset, phase, missing, expected, coming, owner, a
     lacks += [f"{coming:,} bytes still to come"] * (coming > 0)
     lacks += [f"{-coming:,} bytes more come than it was told to expect"] * (coming < 0)
     times = {"": phase + 1, " in the phase before, and not in this one": phase}
-    threads = {when: spans([t for t, last in enumerate(arrived) if last == at > 0]) for when, at in times.items()}
+    threads = {w: spans([t for t, last in enumerate(arrived) if last == at > 0]) for w, at in times.items()}
     who = "".join(f"\n  arrived{when}: threads {found}" for when, found in threads.items() if found)
     return _said(teller, "mbarrier", phase, phase % 2, name, " and ".join(lacks), who)
