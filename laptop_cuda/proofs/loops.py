@@ -1,13 +1,13 @@
 """A loop for any number of turns: what a turn changes, by how much, and which barriers it may come after."""
 import z3
 
-from .terms import SIZE, STEP, THREAD, Poly, move, parts, symbols_of
-from .values import Lost, Opaque, Pointer, State, Struct, Whole, level_of
+from .terms import SIZE, STEP, THREAD, move, only, parts, symbols_of
+from .values import Lost, Opaque, Pointer, State, Struct, Whole, difference, level_of
 
 GUESSES = (lambda now, first: now >= 0, lambda now, first: now >= 1, lambda now, first: now <= first,
            lambda now, first: now >= first)
 
-UNEVEN = "what changes unevenly in"
+UNEVEN, BELOW = "what changes unevenly in", "what steps below 0, without sign, in"
 
 
 class Loop:
@@ -18,7 +18,7 @@ class Loop:
         self.before, self.world, self.outer = lift.state, lift.world, tuple(lift.turns)
         self.block = tuple(part.of for part in lift.launch["blockIdx"].fields.values())
         self.mark = len(self.world.symbols)
-        self.steps, self.free, self.levels, self.guesses = {}, {}, {}, {}
+        self.steps, self.free, self.levels, self.guesses, self.least = {}, {}, {}, {}, {}
         self.leaves = None            # the level of the conditions under which a turn leaves, if one does
         self.breaks = self.returns = False
 
@@ -34,7 +34,7 @@ class Loop:
         left, test = self.go(turn, after)
         self.nearer(test, turn)
         level = max(world.level(test), self.leaves or 0)
-        last = world.new("turns", max(level, STEP), lambda t: t >= 0,
+        last = world.new("turns", max(level, STEP), lambda t: t >= 0, why=world.symbols[only(turn)].why,
                          function=(f"turns {self.at}", (*self.block, *self.outer)) if level <= STEP else None)
         after = self.linked(self.end.after, turn, last) if has_barrier and self.end else None
         lift.state = self.head(last, after)
@@ -60,21 +60,34 @@ class Loop:
         facts.append(z3.Not(lift.condition(self.test)))
         lift.turns.pop()
         if self.leaves is None:       # a fact, no condition: whoever comes to the loop leaves it by its end
-            name, = last.terms.copy().popitem()[0]
-            self.world.symbols[name].axioms.append(z3.Implies(z3.And(self.before.path), z3.And(facts)))
+            self.world.symbols[only(last)].axioms.append(z3.Implies(z3.And(self.before.path), z3.And(facts)))
         else:
             lift.state.path += facts
 
     def so_far(self, turn) -> list:
         """What holds before a turn: the turn before was taken, and no variable has wrapped yet. `go` demands that."""
         lift, now, turns = self.lift, self.lift.state, self.lift.turns
-        fits = [[value.fits() for key in self.steps if isinstance(value := state.env[key], Whole)]
+        fits = [[z3.And(value.of < value.end, *(value.of >= low for low in self.least.get(key, [value.least])))
+                 for key in self.steps if isinstance(value := state.env[key], Whole)]
                 for state in (self.head(turn - 1), self.head(turn))]
         lift.state, lift.turns = self.head(turn - 1), [*self.outer, turn - 1]
         lift.state.path += fits[0]
         held = lift.condition(self.test) if self.test is not None else z3.BoolVal(True)
         lift.state, lift.turns = now, turns
         return [z3.Implies(turn >= 1, z3.And(*fits[0], held)), *fits[1]]
+
+    def below(self, turn) -> list:
+        """How far a number without sign steps below 0, which is no overflow: not at all, once, or over and over."""
+        now = self.lift.state
+        for key, by in self.steps.items():
+            if isinstance(value := now.env[key], Whole) and value.bits < 0:
+                for self.least[key] in ([0], [by], []):
+                    first, *_ = self.so_far(turn)
+                    if all(self.lift.certain([*now.path, first], value.of >= low) for low in self.least[key]):
+                        break
+                if not self.least[key]:
+                    self.world.symbols[only(turn)].why = self.why(BELOW)
+        return self.so_far(turn)
 
     def own(self, after) -> list:
         """The barriers of this turn."""
@@ -110,7 +123,8 @@ class Loop:
         self.quietly(lambda: after.append(lift.condition(self.test)))
         lift.turns.pop()
         whys = {self.world.symbols[name].why for name in symbols_of(test) | symbols_of(after[0])}
-        if whys <= {"", self.why(UNEVEN)}:
+        down = [by for key, by in self.steps.items() if self.least.get(key) == [by] and self.holds(self.end, by < 0)]
+        if not down and whys <= {"", self.why(UNEVEN), self.why(BELOW)}:
             moves = [move(x, y) for x, y in zip(parts(test), parts(after[0]))]
             moves.append(self.world.truth(SIZE, f"whether the loop of line {self.line} ends"))
             lift.demand("barriers", z3.Or(moves), self.line)
@@ -157,7 +171,7 @@ class Loop:
             lift.state.path.append(self.world.truth(max(self.leaves, STEP), self.why("an exit from"), shared))
         if not lift.dry:
             facts = []
-            self.quietly(lambda: facts.extend(self.so_far(turn)))
+            self.quietly(lambda: facts.extend(self.below(turn)))
             lift.state.path.append(facts[0])
             lift.demand("overflow", z3.And(facts[1:]), self.line)
             lift.state.path += facts[1:]
@@ -213,7 +227,7 @@ class Loop:
                 now = state.env.get(key, first)
                 if now is first:
                     continue
-                by = self.difference(first, now) if state is self.end and key not in self.free else None
+                by = difference(first, now, self.mark) if state is self.end and key not in self.free else None
                 known = self.steps.get(key)
                 if by is None or known is not None and (by - known).constant != 0 and state is self.end:
                     if state is self.end or known is None:
@@ -229,14 +243,3 @@ class Loop:
                     reached = lift.exact(now, self.line) if isinstance(now, Whole) else None
                     self.guesses[key] = [g for g in self.guesses[key] if reached is not None
                                          and self.holds(self.end, g(reached, self.before.env[key].of))]
-
-    def difference(self, first, now) -> Poly | None:
-        """What a turn adds, if that is the same in each."""
-        if isinstance(first, Whole) and isinstance(now, Whole) and first.bits == now.bits:
-            by = now.of - first.of
-        elif isinstance(first, Pointer) and isinstance(now, Pointer) and first.array is now.array:
-            by = now.at - first.at
-        else:
-            return None
-        names = {name for names in by.terms for name in names}
-        return None if any(int(name.rsplit(".", 1)[1]) >= self.mark for name in names) else by

@@ -144,7 +144,7 @@ class World:
             level = self.level(a, b)
             quotient = self.new("div", level)
             rest = a - quotient * b
-            self.symbols[next(iter(quotient.terms))[0]].axioms.append(
+            self.symbols[only(quotient)].axioms.append(
                 z3.Implies(b > 0, z3.And(rest >= 0, rest < b)))
             self.divided[key] = quotient, rest
         return self.divided[key]
@@ -157,6 +157,10 @@ class World:
         whens = [z3.And(when) if when else z3.BoolVal(True) for when, _ in cases]
         return self.new(hint, level, lambda made: z3.Or(
             *(z3.And(when, made == value) for when, (_, value) in zip(whens, cases)), z3.Not(z3.Or(whens))))
+
+
+def only(symbol: Poly) -> str:
+    return next(iter(symbol.terms))[0]
 
 
 def symbols_of(x) -> set[str]:

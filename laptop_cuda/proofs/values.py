@@ -191,3 +191,13 @@ def truth_number(world, condition) -> Poly:
         return Poly(int(z3.is_true(condition)))
     return world.new("truth", world.level(condition), lambda n: z3.If(condition, n == 1, n == 0))
 
+
+def difference(first, now, mark: int) -> Poly | None:
+    """What a turn adds, if that is the same in each: no symbol from number `mark` on is in it."""
+    if isinstance(first, Whole) and isinstance(now, Whole) and first.bits == now.bits:
+        by = now.of - first.of
+    elif isinstance(first, Pointer) and isinstance(now, Pointer) and first.array is now.array:
+        by = now.at - first.at
+    else:
+        return None
+    return None if any(int(name.rsplit(".", 1)[1]) >= mark for names in by.terms for name in names) else by
