@@ -12,7 +12,6 @@ that kernel runs and is counted again; its results are compared with those of th
 import ctypes
 import dataclasses
 import html
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -29,8 +28,9 @@ from ..report import SHARED_LOAD, SHARED_STORE
 from ..sources import files_of
 from ..text import signature
 from ..text.diagnostics import CompileError
-from .layouts import Layout, best, item_bytes, lost, meeting, requests
+from .layouts import best, item_bytes, lost, meeting, requests
 from .trials import outcome
+from .written import declared, longer, row_length, sizes, written
 
 MOST_EVENTS = 200_000            # accesses of lanes
 
@@ -154,38 +154,21 @@ def _conflict(result, recorded: Recording, key: tuple, sites: list[dict], blocks
 
 
 def _remedies(result, memory, counted: Counter, line: int, blocks) -> list[Remedy]:
-    rows, text = _declared(result, memory.name, line)
-    now, layouts = best(result.machine, memory, counted, item_bytes(result, memory), rows)
-    found = [Remedy(layout.words(memory.name, bool(text)), left, now) for layout, left in layouts]
+    place = declared(result, memory.name, line)
+    many = sizes(place)[1:]
+    rows = row_length(result, many[-1]) if many else 0
+    now, layouts = best(result.machine, memory, counted, item_bytes(result, memory), rows, bool(many))
+    found = [Remedy(layout.words(memory.name), left, now) for layout, left in layouts]
     for remedy, (layout, _) in zip(found, layouts):
-        if layout.pad and text:
-            _run(result, memory.name, layout, remedy, text, blocks)
+        if layout.pad and many:
+            remedy.change = f"{memory.name}[...][{longer(many[-1], layout.pad)}]"
+        if place and (text := written(memory.name, layout, place)):
+            _run(result, memory.name, remedy, text, blocks)
     return found
 
 
-def _declared(result, name: str, line: int) -> tuple[int, re.Match | None]:
-    """Elements per row of a shared array used in `line`, and its last declaration's place; or 0."""
-    source = next(iter(result.files.values()))
-    until = sum(len(text) + 1 for text in source.split("\n")[:line])
-    declared = re.compile(rf"__shared__[^;]*?\b{re.escape(name)}\s*\[[^\];]*\]\s*"
-                          r"(?:(?:\[[^\];]*\]\s*)*\[\s*([^\];]+?)\s*\])?")
-    found = list(declared.finditer(source, 0, until))[-1:]
-    if not found or not found[0][1]:
-        return 0, None
-    (found,) = found
-    said = found[1]
-    known = re.search(rf"\b{re.escape(said)}\s*=\s*(\d+)|#\s*define\s+{re.escape(said)}\s+(\d+)\s",
-                      "\n".join([source, *(f"#define {d.replace('=', ' ')} " for d in result.defines)]))
-    number = said if said.isdigit() else known and (known[1] or known[2])
-    return int(number or 0), found
-
-
-def _run(result, name: str, layout: Layout, remedy: Remedy, declared: re.Match, blocks) -> None:
-    """The kernel with longer rows: its lost passes, and whether its results are the same."""
-    said, source = declared[1], declared.string
-    made = f"{said} + {layout.pad}" if not said.isdigit() else str(int(said) + layout.pad)
-    remedy.change = f"{name}[...][{made}]"
-    text = source[:declared.start(1)] + made + source[declared.end(1):]
+def _run(result, name: str, remedy: Remedy, text: str, blocks) -> None:
+    """The kernel with that layout: its lost passes, and whether its results are the same."""
     kernel, _, arguments = result.kernel.partition("<")
     if len(result.files) > 1 or result.inputs.globals:
         return

@@ -1,4 +1,5 @@
 """Layouts of a shared array: what each would cost the recorded accesses of it, and which lanes meet in a bank."""
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ class Layout:
     pitch: int
     pad: int = 0
     swizzle: tuple[int, int] | None = None       # (rows that share an exchange, elements that stay together)
+    rows: bool = False           # whether the declaration has them
 
     def place(self, n: int) -> int:
         row, column = divmod(n, self.pitch)
@@ -29,15 +31,20 @@ class Layout:
             column ^= row // share * step % self.pitch
         return row * (self.pitch + self.pad) + column
 
-    def words(self, name: str, rows: bool) -> str:
+    def words(self, name: str) -> str:
         """How the array is declared, or indexed, with it."""
-        if not self.swizzle:
-            return f"{name}[...][{self.pitch + self.pad}]" if rows else (
-                f"{name}[i + i / {self.pitch}{f' * {self.pad}' * (self.pad > 1)}]")
+        if self.pad and self.rows:
+            return f"{name}[...][{self.pitch + self.pad}]"
+        return name + (self.index("row", "column") if self.rows else self.index("i"))
+
+    def index(self, *at: str) -> str:
+        """The brackets of an element: of its row and column, or of its number."""
+        row, *column = (i if re.fullmatch(r"\w+", i) else f"({i})" for i in at)
+        if self.pad:
+            return f"[{row} + {row} / {self.pitch}{f' * {self.pad}' * (self.pad > 1)}]"
         share, step = self.swizzle
-        row = "row" if rows else f"i / {self.pitch}"
-        turn = row + f" / {share}" * (share > 1) + f" * {step}" * (step > 1) + f" % {self.pitch}"
-        return f"{name}[row][column ^ {turn}]" if rows else f"{name}[i ^ {turn}]"
+        turn = f" / {share}" * (share > 1) + f" * {step}" * (step > 1) + f" % {self.pitch}]"
+        return f"[{at[0]}][{column[0]} ^ {row}{turn}" if column else f"[{row} ^ {row} / {self.pitch}{turn}"
 
 
 def requests(recorded: Recording, name: str, warp: int) -> list[tuple[int, Request]]:
@@ -84,14 +91,14 @@ def _total(machine: Machine, memory, counted: Counter, layout: Layout, item: int
     return total
 
 
-def best(machine: Machine, memory, counted: Counter, item: int, rows: int) -> tuple[int, list]:
+def best(machine: Machine, memory, counted: Counter, item: int, rows: int, declared: bool) -> tuple[int, list]:
     """(lost passes now, [(layout, lost passes)]): the least padding and the exchange that lose the fewest, where
     that is fewer than now. `rows` is how many elements a row has, 0 if the declaration has none."""
     widest = max(1, max(size for size, _, _ in counted) // item)
     pitches = [rows] if rows else [p for p in PITCHES if p * item < memory.bytes]
     now = sum(lost(machine, memory, request) * times for request, times in counted.items())
-    pads = [Layout(p, pad) for pad in range(widest, MOST_PADDING // item + 1, widest) for p in pitches]
-    swaps = [Layout(p, swizzle=(share, widest)) for share in (1, 2, 4, 8) for p in pitches
+    pads = [Layout(p, pad, rows=declared) for pad in range(widest, MOST_PADDING // item + 1, widest) for p in pitches]
+    swaps = [Layout(p, swizzle=(share, widest), rows=declared) for share in (1, 2, 4, 8) for p in pitches
              if p & (p - 1) == 0 and p > widest]
     found = []
     for layouts in (pads, swaps):

@@ -47,7 +47,7 @@ def test_a_column_of_a_tile_meets_in_one_bank_and_one_more_element_ends_it(mod):
     assert one.lanes == {0: [(32 * lane, [lane]) for lane in range(32)]}
     pad, swap = one.remedies
     assert (pad.change, pad.excess, pad.of, pad.counted, pad.same) == ("s[...][TILE + 1]", 0, 992, 0, True)
-    assert (swap.change, swap.excess) == ("s[row][column ^ row % 32]", 0)
+    assert (swap.change, swap.excess, swap.counted, swap.same) == ("s[row][column ^ row % 32]", 0, 0, True)
     assert "lane 1 at s[32]" in str(one) and "run and counted again: 0, with the same results" in str(one)
     drawn = one.picture()
     assert "pass 32" in drawn.canvas.svg() and "lane 1 at s[32]" in drawn.words and drawn.canvas.width <= 700
@@ -66,14 +66,14 @@ def test_padding_keeps_wide_accesses_aligned(mod):
     assert (one.wavefronts, one.excess) == (32, 28)
     pad, swap = one.remedies
     assert (pad.change, pad.excess, pad.counted, pad.same) == ("s[...][36]", 0, 0, True)
-    assert (swap.change, swap.excess) == ("s[row][column ^ row * 4 % 32]", 0)
+    assert (swap.change, swap.excess, swap.counted, swap.same) == ("s[row][column ^ row * 4 % 32]", 0, 0, True)
 
 
 def test_an_array_without_rows_is_indexed_anew(mod):
     store, load = counted(mod.comb, 1, 32, np.zeros(32, np.float32), shared=256).conflicts()
     assert {store.kind, load.kind} == {"store", "load"} and store.excess == load.excess == 1
     assert [(r.change, r.excess, r.of, r.counted) for r in load.remedies] == [
-        ("s[i + i / 32]", 0, 2, None), ("s[i ^ i / 32 % 32]", 0, 2, None)]
+        ("s[i + i / 32]", 0, 2, None), ("s[i ^ i / 32 % 32]", 0, 2, 0)] and load.remedies[1].same
     numbers = np.arange(0, 64, 2)
     assert len({(i + i // 32) % 32 for i in numbers}) == len({(i ^ i // 32 % 32) % 32 for i in numbers}) == 32
 
