@@ -28,9 +28,9 @@ from ..report import SHARED_LOAD, SHARED_STORE
 from ..sources import files_of
 from ..text import signature
 from ..text.diagnostics import CompileError
-from .layouts import best, item_bytes, lost, meeting, requests
+from .layouts import best, lost, meeting, requests
 from .trials import outcome
-from .written import declared, longer, row_length, sizes, written
+from .written import declared, element_bytes, longer, number, sizes, written
 
 MOST_EVENTS = 200_000            # accesses of lanes
 
@@ -144,20 +144,21 @@ def _conflict(result, recorded: Recording, key: tuple, sites: list[dict], blocks
     own = requests(recorded, memory.name, machine.warp_size)
     pcs = {s["pc"] for s in sites}
     here = dict.fromkeys(r for pc, r in own if pc in pcs) or dict.fromkeys(r for _, r in own)
+    declaration = declared(result, memory.name, place.line)
+    item = element_bytes(result, memory, declaration)
     if memory.name not in remedies:
-        remedies[memory.name] = _remedies(result, memory, Counter(r for _, r in own), place.line, blocks)
+        remedies[memory.name] = _remedies(result, memory, Counter(r for _, r in own), declaration, item, blocks)
     worst = max(here, key=lambda request: lost(machine, memory, request))
     sums = (sum(s[name] for s in sites) for name in ("requests", "wavefronts", "excess"))
     return Conflict(result.kernel, memory.name, place.file, place.line, result.text(place).strip(),
-                    "load" if operation == SHARED_LOAD else "store", *sums, meeting(result, memory, worst),
+                    "load" if operation == SHARED_LOAD else "store", *sums, meeting(result, memory, worst, item),
                     remedies[memory.name], machine.banks)
 
 
-def _remedies(result, memory, counted: Counter, line: int, blocks) -> list[Remedy]:
-    place = declared(result, memory.name, line)
+def _remedies(result, memory, counted: Counter, place, item: int, blocks) -> list[Remedy]:
     many = sizes(place)[1:]
-    rows = row_length(result, many[-1]) if many else 0
-    now, layouts = best(result.machine, memory, counted, item_bytes(result, memory), rows, bool(many))
+    rows = number(result, many[-1]) if many else 0
+    now, layouts = best(result.machine, memory, counted, item, rows, bool(many))
     found = [Remedy(layout.words(memory.name), left, now) for layout, left in layouts]
     for remedy, (layout, _) in zip(found, layouts):
         if layout.pad and many:

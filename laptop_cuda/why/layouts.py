@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..machine import Machine
-from ..replay.element_values import item_size, shared_type
 from ..replay.recording import Recording
 from ..report import SHARED_LOAD, SHARED_STORE
 
@@ -60,10 +59,6 @@ def requests(recorded: Recording, name: str, warp: int) -> list[tuple[int, Reque
     return [(pc, (size, load, tuple(lanes))) for pc, size, load, lanes in found.values()]
 
 
-def item_bytes(result, memory) -> int:
-    return item_size(shared_type(memory.name, memory.itemsize, result.files.values()))
-
-
 def lost(machine: Machine, memory, request: Request, layout: Layout | None = None, item=1) -> int | None:
     """Lost passes of a request; None if the layout takes a wide access apart or off its alignment."""
     size, load, lanes = request
@@ -111,12 +106,11 @@ def best(machine: Machine, memory, counted: Counter, item: int, rows: int, decla
     return now, found
 
 
-def meeting(result, memory, request: Request) -> dict[int, list]:
+def meeting(result, memory, request: Request, item: int) -> dict[int, list]:
     """{bank: [(element, lanes that want it)]} in the part of a request that takes most passes."""
     size, load, lanes = request
     machine, wanted = result.machine, {}
     parts = machine.bank_parts({lane: memory.offset + offset for lane, offset in lanes}, size, load)
-    item = item_bytes(result, memory)
     part = max(parts, key=lambda p: max(map(len, p.values())))
     for bank, words in part.items():
         for word in sorted(words):

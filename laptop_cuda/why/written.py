@@ -1,24 +1,36 @@
 """A layout of a shared array written into the source: longer rows, or another index at each use of the array."""
+import math
 import re
 
+from ..text.outline import outline
 from ..text.tokens import match_forward, scan
 from .layouts import Layout
 
 
 def declared(result, name: str, line: int) -> re.Match | None:
-    """The last declaration of a shared array before `line`; its first group is the brackets behind the name."""
+    """The declaration of a shared array in the kernel, else the last one before `line`; its first group is the
+    brackets behind the name."""
     source = next(iter(result.files.values()))
     until = sum(len(text) + 1 for text in source.split("\n")[:line])
     found = re.compile(rf"__shared__[^;]*?\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)+)")
-    return next(reversed(list(found.finditer(source, 0, until))), None)
+    own, kernel = outline(source), result.kernel.partition("<")[0].split("::")[-1]
+    bodies = [[own.tokens[i].start for i in f.body] for f in own.functions if f.name == kernel]
+    ends = [m for ends in [*bodies, (0, until)] for m in list(found.finditer(source, *ends))[-1:]]
+    return ends[0] if ends else None
 
 
 def sizes(place: re.Match | None) -> list[str]:
     return re.findall(r"\[\s*([^\]]*?)\s*\]", place[1]) if place else []
 
 
-def row_length(result, said: str) -> int:
-    """Elements per row, where a number or a constant says it; or 0."""
+def element_bytes(result, memory, place: re.Match | None) -> int:
+    """By the array's length, where its declaration says that in numbers; else what it is aligned to."""
+    many = math.prod(number(result, said) for said in sizes(place))
+    return memory.bytes // many if place and many else memory.itemsize
+
+
+def number(result, said: str) -> int:
+    """A number, or a constant of that name; or 0."""
     text = "\n".join([next(iter(result.files.values())),
                       *(f"#define {d.replace('=', ' ')} " for d in result.defines)])
     known = re.search(rf"\b{re.escape(said)}\s*=\s*(\d+)|#\s*define\s+{re.escape(said)}\s+(\d+)\s", text)

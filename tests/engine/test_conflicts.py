@@ -28,6 +28,13 @@ __global__ void wide(float* y) {
     float4 v = *reinterpret_cast<float4*>(&s[threadIdx.x][4]);
     y[threadIdx.x] = v.x + v.y + v.z + v.w;
 }
+__global__ void vectors(float* y) {
+    __shared__ float4 s[TILE][8];
+    for (int i = 0; i < 8; ++i) s[threadIdx.x][i] = make_float4(i, i, i, i);
+    __syncwarp();
+    float4 v = s[threadIdx.x][3];
+    y[threadIdx.x] = v.x + v.w;
+}
 __global__ void comb(float* y) {
     extern __shared__ float s[];
     s[2 * threadIdx.x] = threadIdx.x;
@@ -62,6 +69,9 @@ def test_a_layout_that_changes_the_results_is_said_to(mod):
 
 
 def test_padding_keeps_wide_accesses_aligned(mod):
+    vectors, _ = counted(mod.vectors, 1, 32, np.zeros(32, np.float32)).conflicts()
+    assert [(r.change, r.excess, r.counted) for r in vectors.remedies] == [
+        ("s[...][9]", 0, 0), ("s[row][column ^ row % 8]", 0, 0)]
     (one,) = counted(mod.wide, 1, 32, np.zeros(32, np.float32)).conflicts()
     assert (one.wavefronts, one.excess) == (32, 28)
     pad, swap = one.remedies
