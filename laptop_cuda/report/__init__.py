@@ -144,6 +144,11 @@ class LaunchReport:
         return [s for s in self._result.sites if s["operation"] in operations]
 
     @property
+    def wide_loads(self) -> bool:
+        """Whether a lane loads more than 4 bytes of shared memory at once."""
+        return any(s["bytes"] > 4 * s["lanes"] for s in self._of(SHARED_LOAD))
+
+    @property
     def lines(self) -> list[LineReport]:
         """One entry for each source line that touched memory or waited, from the top of the file."""
         r = self._result

@@ -64,7 +64,7 @@ class NcuReport:
             parts.append(title)
             for section, rows in sections:
                 parts += ["", f"Section: {section}", text_table(HEAD, rows)]
-            parts += ["", f"{LINES} by line, {EXACT} {WRITTEN}", text_table(LINE_HEAD, lines), ""]
+            parts += ["", f"{LINES} by line, {WRITTEN}", text_table(LINE_HEAD, lines), ""]
         return "\n".join([*parts, _LEGEND if parts else "no launch on the CPU was counted"])
 
     __repr__ = __str__

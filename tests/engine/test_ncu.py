@@ -82,7 +82,9 @@ def test_atomics_and_special_copies_are_not_mixed_in(mod):
     with cuda.profile() as counted:
         mod.tally[1, 32](np.zeros(4, np.int32), x)
         copies.take[1, 32](x)
+        PATTERNS.wide16[1, 32](x, np.zeros((32, 4), np.float32))
     made = counted.ncu()
+    assert made[PASSES, 2].known == UNKNOWN and "by a rule of its own" in made[PASSES, 2].note
     assert made["memory_l2_theoretical_sectors_global"].note.startswith("atomics")
     assert made[LD].value == 4 and made[LD, 1].value is None and "elsewhere" in made[LD, 1].note
 

@@ -89,6 +89,7 @@ def test_no_reading_of_the_table_is_unexplained():
             assert said == reading["verdict"] and said.endswith(kinds[reading["class"]]), (launch, reading)
             assert reading["metric"] in readings.METRICS
     assert all(row["why"] for row in TABLE["left_out"])
+    assert readings.verdict({"published": 1, "ours": 2, "class": "compiled", "why": "merged"}, 3) == "different"
 
 
 KERNEL = "__global__ void twice(float* x) { x[threadIdx.x] *= 2; }"
