@@ -5,48 +5,14 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import ramp, with_disassembler, with_nvcc  # noqa: F401
+from engine_kit import data_of, ramp, with_disassembler, with_nvcc  # noqa: F401
 from laptop_cuda.inside.as_compiled import Access, _Cost, _join
 from laptop_cuda.machine import REAL
 from laptop_cuda.report import SHARED_LOAD
 from test_ncu import EXCESS, PASSES
 
 ONE, LANES = tuple((lane, 0) for lane in range(32)), tuple((lane, 4 * lane) for lane in range(32))
-SOURCE = """
-template <int PITCH> __global__ void turn(const float* __restrict__ x, float* __restrict__ y, int n) {
-    __shared__ float s[32][PITCH];
-    int i = blockIdx.x * 32, j = blockIdx.y * 32, tx = threadIdx.x, ty = threadIdx.y;
-    s[ty][tx] = x[(j + ty) * n + i + tx];
-    __syncthreads();
-    y[(i + ty) * n + j + tx] = s[tx][ty];
-}
-__global__ void product(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int n) {
-    __shared__ float s[32][32], t[32][32];
-    int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * 32 + y, column = blockIdx.x * 32 + x;
-    float made = 0;
-    for (int k = 0; k < n; k += 32) {
-        s[y][x] = a[row * n + k + x], t[y][x] = b[(k + y) * n + column];
-        __syncthreads();
-        for (int i = 0; i < 32; ++i)
-            made += s[y][i] * t[i][x];
-        __syncthreads();
-    }
-    c[row * n + column] = made;
-}
-__global__ void tiles(const float* __restrict__ x, float* __restrict__ y) {
-    __shared__ float a[32][16], b[16][32];
-    int t = threadIdx.x, r = t / 8 * 4, c = t % 8 * 4;
-    for (int i = 0; i < 16; ++i) { a[t][i] = x[i * 32 + t]; b[i][t] = x[512 + i * 32 + t]; }
-    __syncthreads();
-    float made[4][4] = {};
-    for (int k = 0; k < 16; ++k)
-        for (int i = 0; i < 4; ++i)
-            for (int j = 0; j < 4; ++j)
-                made[i][j] += a[r + i][k] * b[k][c + j];
-    for (int i = 0; i < 4; ++i)
-        for (int j = 0; j < 4; ++j) y[(r + i) * 32 + c + j] = made[i][j];
-}
-"""
+SOURCE = data_of("as_compiled.toml")["source"]
 
 
 def joined(widths: dict, *warps, in_loop: bool = True):

@@ -3,49 +3,9 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import counted, mod, ramp  # noqa: F401
+from engine_kit import counted, data_of, mod, ramp  # noqa: F401
 
-SOURCE = """
-#define TILE 32
-__global__ void turn(const float* x, float* y) {
-    __shared__ float s[TILE][TILE];
-    int t = threadIdx.x, r = threadIdx.y;
-    s[r][t] = x[r * TILE + t];
-    __syncthreads();
-    y[r * TILE + t] = s[t][r];
-}
-template <int K> __global__ void flat(float* y) {
-    __shared__ int s[32][K];
-    int* p = &s[0][0];
-    for (int i = threadIdx.x; i < 32 * 32; i += 32) p[i] = i;
-    __syncwarp();
-    y[threadIdx.x] = p[32 * threadIdx.x] + s[threadIdx.x][0];
-}
-__global__ void wide(float* y) {
-    __shared__ alignas(16) float s[32][32];
-    for (int i = 0; i < 32; ++i) s[i][threadIdx.x] = i;
-    __syncwarp();
-    float4 v = *reinterpret_cast<float4*>(&s[threadIdx.x][4]);
-    y[threadIdx.x] = v.x + v.y + v.z + v.w;
-}
-__global__ void vectors(float* y) {
-    __shared__ float4 s[TILE][8];
-    for (int i = 0; i < 8; ++i) s[threadIdx.x][i] = make_float4(i, i, i, i);
-    __syncwarp();
-    float4 v = s[threadIdx.x][3];
-    y[threadIdx.x] = v.x + v.w;
-}
-__global__ void comb(float* y) {
-    extern __shared__ float s[];
-    s[2 * threadIdx.x] = threadIdx.x;
-    y[threadIdx.x] = s[2 * threadIdx.x];
-}
-__global__ void calm(float* y) {
-    __shared__ float s[32];
-    s[threadIdx.x] = 1;
-    y[threadIdx.x] = s[threadIdx.x];
-}
-"""
+SOURCE = data_of("conflicts.toml")["source"]
 
 
 def test_a_column_of_a_tile_meets_in_one_bank_and_one_more_element_ends_it(mod):
