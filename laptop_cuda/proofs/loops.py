@@ -66,14 +66,14 @@ class Loop:
 
     def so_far(self, turn) -> list:
         """What holds before a turn: the turn before was taken, and no variable has wrapped yet. `go` demands that."""
-        lift, now, turns = self.lift, self.lift.state, self.lift.turns
-        fits = [[z3.And(value.of < value.end, *(value.of >= low for low in self.least.get(key, [value.least])))
-                 for key in self.steps if isinstance(value := state.env[key], Whole)]
+        lift, kept, turns = self.lift, self.lift.state, self.lift.turns
+        fits = [[z3.And(now.of < now.end, *(now.of >= low for low in self.least.get(key, [now.least])))
+                 for key in self.steps if isinstance(now := state.env[key], Whole)]
                 for state in (self.head(turn - 1), self.head(turn))]
         lift.state, lift.turns = self.head(turn - 1), [*self.outer, turn - 1]
         lift.state.path += fits[0]
         held = lift.condition(self.test) if self.test is not None else z3.BoolVal(True)
-        lift.state, lift.turns = now, turns
+        lift.state, lift.turns = kept, turns
         return [z3.Implies(turn >= 1, z3.And(*fits[0], held)), *fits[1]]
 
     def below(self, turn) -> list:
@@ -123,7 +123,8 @@ class Loop:
         self.quietly(lambda: after.append(lift.condition(self.test)))
         lift.turns.pop()
         whys = {self.world.symbols[name].why for name in symbols_of(test) | symbols_of(after[0])}
-        down = [by for key, by in self.steps.items() if self.least.get(key) == [by] and self.holds(self.end, by < 0)]
+        down = [by for key, by in self.steps.items()
+                if self.least.get(key) == [by] and self.holds(self.end, by < 0)]
         if not down and whys <= {"", self.why(UNEVEN), self.why(BELOW)}:
             moves = [move(x, y) for x, y in zip(parts(test), parts(after[0]))]
             moves.append(self.world.truth(SIZE, f"whether the loop of line {self.line} ends"))

@@ -144,10 +144,10 @@ def _conflict(result, recorded: Recording, key: tuple, sites: list[dict], blocks
     own = requests(recorded, memory.name, machine.warp_size)
     pcs = {s["pc"] for s in sites}
     here = dict.fromkeys(r for pc, r in own if pc in pcs) or dict.fromkeys(r for _, r in own)
-    declaration = declared(result, memory.name, place.line)
-    item = element_bytes(result, memory, declaration)
+    at = declared(result, memory.name, place.line)
+    item = element_bytes(result, memory, at)
     if memory.name not in remedies:
-        remedies[memory.name] = _remedies(result, memory, Counter(r for _, r in own), declaration, item, blocks)
+        remedies[memory.name] = _remedies(result, memory, Counter(r for _, r in own), at, item, blocks)
     worst = max(here, key=lambda request: lost(machine, memory, request))
     sums = (sum(s[name] for s in sites) for name in ("requests", "wavefronts", "excess"))
     return Conflict(result.kernel, memory.name, place.file, place.line, result.text(place).strip(),

@@ -86,14 +86,16 @@ def _total(machine: Machine, memory, counted: Counter, layout: Layout, item: int
     return total
 
 
-def best(machine: Machine, memory, counted: Counter, item: int, rows: int, declared: bool) -> tuple[int, list]:
+def best(machine: Machine, memory, counted: Counter, item: int, rows: int, said: bool) -> tuple[int, list]:
     """(lost passes now, [(layout, lost passes)]): the least padding and the exchange that lose the fewest, where
-    that is fewer than now. `rows` is how many elements a row has, 0 if the declaration has none."""
+    that is fewer than now. `rows` is how many elements a row has, 0 if that is not known; `said`: whether the
+    declaration has rows."""
     widest = max(1, max(size for size, _, _ in counted) // item)
     pitches = [rows] if rows else [p for p in PITCHES if p * item < memory.bytes]
     now = sum(lost(machine, memory, request) * times for request, times in counted.items())
-    pads = [Layout(p, pad, rows=declared) for pad in range(widest, MOST_PADDING // item + 1, widest) for p in pitches]
-    swaps = [Layout(p, swizzle=(share, widest), rows=declared) for share in (1, 2, 4, 8) for p in pitches
+    pads = [Layout(p, pad, rows=said) for pad in range(widest, MOST_PADDING // item + 1, widest)
+            for p in pitches]
+    swaps = [Layout(p, swizzle=(share, widest), rows=said) for share in (1, 2, 4, 8) for p in pitches
              if p & (p - 1) == 0 and p > widest]
     found = []
     for layouts in (pads, swaps):
