@@ -30,7 +30,7 @@ class Finding:
         if self.verdict == "fails":
             text += " at " * bool(self.sizes) + ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
             text += ", the smallest" if self.smallest and len(self.sizes) == 1 else ""
-        text += f": {self.why}" if self.why else ""
+        text += f"{'' if self.why.startswith('in ') else ':'} {self.why}" if self.why else ""
         text += f", line {self.line}" if self.line and f"line {self.line}" not in text else ""
         return text + (f": {self.where}" if self.where and self.verdict == "fails" else "")
 
@@ -79,7 +79,7 @@ class Claims:
             found = self.solver.example(formulas, level)
         except Undecided:
             found = None
-            self.doubt(claim, f"not in {self.solver.seconds:g} s", line, "not decided")
+            self.doubt(claim, f"in {self.solver.seconds:g} s", line, "not decided")
         if found is None:
             return
         sizes, model, smallest, whys = found

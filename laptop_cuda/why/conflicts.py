@@ -7,8 +7,8 @@
 The launch runs again, recorded. Of each line the costliest request is shown: which lanes want which words of
 which bank. Then layouts of the array are searched, by counting every recorded access of it, loads and stores,
 anew: rows that are longer by some elements, and columns exchanged by an exclusive or with the row's number. The
-least padding that leaves the fewest lost passes is written into the source where its declaration has rows, and
-that kernel runs and is counted again; its results are compared with those of the launch."""
+least padding and the exchange that leave the fewest lost passes are written into the source where its text allows
+(`written.py`), and that kernel runs and is counted again; its results are compared with those of the launch."""
 import ctypes
 import dataclasses
 import html
