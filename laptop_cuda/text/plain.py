@@ -3,6 +3,7 @@
 A comment may begin in no string, a string in no comment, and a line may go on behind a backslash: whoever
 reads one of them otherwise than the compiler does can be shown other code than is compiled. A judge therefore
 compiles what `plain_text` gives, in which nothing is left to read otherwise, and refuses the rest."""
+import functools
 import re
 
 PIECE = re.compile(
@@ -17,6 +18,7 @@ SPLICE = re.compile(r"\\[ \t]*\r?\n")
 CONTROL = re.compile(r"[^\S \t\r\n]|\r(?!\n)|[\0-\x08\x0e-\x1f\x7f]")
 
 
+@functools.lru_cache(maxsize=256)
 def plain_text(source: str) -> str:
     """The source with spaces for comments and lines joined that end in a backslash; numbers of lines stay."""
     return "".join(re.sub(r"[^\n]", " ", piece.group()) if piece.lastgroup == "comment" else piece.group()

@@ -1,6 +1,7 @@
 """What a compiled object asks of others, read from its ELF tables: symbols, and code that runs by itself.
 
 Objects of 64 bits, little-endian: x86-64 and arm64 on Linux."""
+import functools
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,13 @@ def _text(data: bytes, begin: int) -> str:
 
 
 def read_object(path: Path) -> ObjectFile | None:
-    """None for what is no such file."""
+    """None for what is no such file. It is shared by who asks again, and nobody changes it."""
+    found = path.stat()
+    return _read(path, found.st_mtime_ns, found.st_size)
+
+
+@functools.lru_cache(maxsize=64)
+def _read(path: Path, *_) -> ObjectFile | None:
     data = path.read_bytes()
     sections = sections_of(data)
     if not sections:
