@@ -110,7 +110,7 @@ def write_checked(terminalreporter):
 BUDGET = {"notebooks": (155, 0), "tests/chapters": (120, 230), "tests/engine": (140, 400),
           "tests/exercises": (160, 280), "tests/teaching": (80, 780), "tests/tools": (180, 350),
           "laptop_cuda/asynchronous/tests": (24, 30), "laptop_cuda/programs/tests": (55, 85),
-          "laptop_cuda/judge/tests": (15, 40), "laptop_cuda/proofs/tests": (60, 5)}
+          "laptop_cuda/judge/tests": (15, 40), "laptop_cuda/proofs/tests": (25, 60)}
 
 
 def show_seconds(terminalreporter):

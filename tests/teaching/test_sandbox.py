@@ -45,7 +45,8 @@ def test_every_wall_holds(sandbox):
 
 
 @linux
-@pytest.mark.parametrize("name", hostile.QUICK)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (at % 4 > 0))
+                                  for at, name in enumerate(hostile.QUICK)])
 def test_a_hostile_cell_earns_nothing_and_harms_nobody(sandbox, name):
     before = sorted((COURSE / "course_lib" / "exercises").rglob("*.py"))
     verdict = marked(sandbox, hostile.QUICK[name])

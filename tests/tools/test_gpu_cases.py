@@ -7,7 +7,7 @@ import torch
 
 from course_lib import cuda
 from course_lib.gpu import build, pretend
-from course_lib.gpu.case import Case, poisoned
+from course_lib.gpu.case import BF16, F16, Case, poisoned
 from course_lib.gpu.cases import CASES
 from course_lib.gpu.results import CHAPTERS, kernels_of
 from course_lib.kv_cache import StaticCache, decode_kernel, tensor_core
@@ -16,7 +16,13 @@ from laptop_cuda import gpu
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
-@by_case
+def has_twin(case) -> bool:
+    """In float16 beside bfloat16, which differ in how they round: the slow suite runs both."""
+    return case.dtype is F16 and any((c.kernels, c.dtype) == (case.kernels, BF16) for c in CASES)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * has_twin(case))
+                                  for case in CASES])
 def test_on_the_engine(case):
     for seed, shape in enumerate(case.small):
         assert case.error(shape, seed=seed) <= case.tolerance, shape

@@ -66,7 +66,7 @@ def test_each_operation_and_type(mod, name, blocks, table):
     held = (lambda a: (a.view(np.uint32) >> 16).astype(np.uint16)) if "bf" in name else np.copy
     launch = mod[f"reduced<{name}, uint16_t>" if "bf" in name else f"reduced<{name}>"][blocks, 32, 0, blocks]
     for number, op in enumerate(OPERATIONS):
-        for how in EVERY_ORDER:
+        for how in EVERY_ORDER if name in ("uint32_t", "__half", "double") else EVERY_ORDER[:2]:    # each width in all
             x, right = numbers(name, 1), numbers(name, 2)
             y = held(right)
             if name not in table[op].split():

@@ -21,16 +21,21 @@ def proof(parameters="float* a, const float* b, const float* c, int n", before="
                  within=within, seconds=seconds)
 
 
+def some(kind):
+    """Every fourth in the quick suite, which is for changes elsewhere; the others in the slow one."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (at % 4 > 0)) for at, name in enumerate(KERNELS[kind])]
+
+
 def verdicts(**kernel):
     return {f.claim: f.verdict for f in proof(**kernel).findings}
 
 
-@pytest.mark.parametrize("name", KERNELS["wrong"])
+@pytest.mark.parametrize("name", some("wrong"))
 def test_a_wrong_kernel_is_not_proved(name):
     assert verdicts(**KERNELS["wrong"][name])[KERNELS["wrong"][name]["breaks"]] != "proved"
 
 
-@pytest.mark.parametrize("name", KERNELS["right"])
+@pytest.mark.parametrize("name", some("right"))
 def test_a_right_kernel_is_not_refuted(name):
     found = verdicts(**KERNELS["right"][name])
     found.pop("banks", None)
@@ -76,13 +81,10 @@ def banks(source, block=32, shared=48000):
     return proof("int n", "", source, {"n": (1, 40)}, 1, block, {"a": "n"}, shared, seconds=60).findings[-1]
 
 
-BANKS = KERNELS["banks"]
-
-
-@pytest.mark.parametrize("name", BANKS)
+@pytest.mark.parametrize("name", some("banks"))
 def test_conflicts_are_those_that_the_engine_counts(name):
     """The verdict, and the passes that are lost at some sizes."""
-    told = BANKS[name]
+    told = KERNELS["banks"][name]
     found, block = banks(told["source"], told.get("block", 32)), told.get("block", 32)
     assert (found.claim, found.verdict) == ("banks", told["verdict"]), found.said()
     kernel, lost = laptop_cuda.compile(f"__global__ void kernel(int n) {{ {told['source']} }}").kernel, {}
