@@ -81,10 +81,6 @@ class Module:
         like others. It runs in a process of its own, so a crash is a `KernelError`; its result is dropped."""
         return packs.part("programs.host_call").host_function(self, name)
 
-    def _texts_by_name(self) -> dict[str, str]:
-        """{name: text} of the source and of the files that it includes, for messages."""
-        return {self.name: self.source} | {file.path.name: file.text for file in self._files[1:]}
-
     def __dir__(self):
         return [*super().__dir__(), *self.kernels, *self.constants]
 

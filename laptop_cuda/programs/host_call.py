@@ -34,7 +34,8 @@ def host_function(module, name: str):
     def call_it(*arguments, **named) -> None:
         made = library()
         module._continue_in(made)
-        call(name, made, module._texts_by_name(), arguments, named)
+        texts = {module.name: module.source} | {file.path.name: file.text for file in module._files[1:]}
+        call(name, made, texts, arguments, named)
     library()                                # what does not compile is an error here and now
     return call_it
 

@@ -55,12 +55,11 @@ def _text(data: bytes, begin: int) -> str:
 
 def read_object(path: Path) -> ObjectFile | None:
     """None for what is no such file. It is shared by who asks again, and nobody changes it."""
-    found = path.stat()
-    return _read(path, found.st_mtime_ns, found.st_size)
+    return _read(path, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=64)
-def _read(path: Path, *_) -> ObjectFile | None:
+def _read(path: Path, _: int) -> ObjectFile | None:
     data = path.read_bytes()
     sections = sections_of(data)
     if not sections:

@@ -25,19 +25,16 @@ CUDA = "%%cuda\n// EXERCISE 0.2\n__global__ void add(const float* x, const float
 CHECKS = ['mix = check("0.1", mix)', 'add = check("0.2", add)']
 
 
-def test_a_broken_cell_stops_nothing_and_its_check_says_what_is_wrong():
+def test_what_is_skipped_renamed_or_broken_stops_nothing_and_its_check_says_what_is_wrong():
     """It does not fall back to the cell as it was before, which was right."""
-    said = page("# EXERCISE 0.1\ndef mix(weights, values):\n    return weights @ values",
+    said = page(*CHECKS, "# EXERCISE 0.1\ndef mixed(weights, values): return weights @ values", CHECKS[0],
+                "# EXERCISE 0.1\ndef mix(weights, values):\n    return weights @ values",
                 "# EXERCISE 0.1\ndef mix(weights, values:\n    return 1", CUDA.format("oops"), *CHECKS,
                 "cuda.empty, mix, hint", "hint('0.1')", "# EXERCISE 0.1\nmix_of = 1 / 0", CHECKS[0])
     assert "STOPPED" not in said and "✓ passed" not in said
     assert "cannot read the cell as it was last run: '(' was never closed" in said
     assert "'oops' was not declared" in said and "ZeroDivisionError" in said
-
-
-def test_a_cell_that_was_skipped_or_renamed_is_told_from_its_check():
-    said = page(*CHECKS, "# EXERCISE 0.1\ndef mixed(weights, values): return weights @ values", CHECKS[0])
-    assert "STOPPED" not in said and "does not define `mix`" in said and "NameError" not in said
+    assert "does not define `mix`" in said and "NameError" not in said
 
 
 @pytest.mark.parametrize("strict", ["", "1"])

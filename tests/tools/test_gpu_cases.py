@@ -16,12 +16,11 @@ from laptop_cuda import gpu
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
-def has_twin(case) -> bool:
-    """In float16 beside bfloat16, which differ in how they round: the slow suite runs both."""
-    return case.dtype is F16 and any((c.kernels, c.dtype) == (case.kernels, BF16) for c in CASES)
+# in float16 and bfloat16, which differ in how they round: the slow suite runs both
+TWINS = [c for c in CASES if c.dtype is F16 and (c.kernels, BF16) in [(other.kernels, other.dtype) for other in CASES]]
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * has_twin(case))
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (case in TWINS))
                                   for case in CASES])
 def test_on_the_engine(case):
     for seed, shape in enumerate(case.small):
@@ -87,7 +86,8 @@ def test_an_output_that_is_not_written_is_not_right():
         out = torch.empty_like(x)
         out[:1] = x[:1]
         return out
-    lazy = case_of(half_written, ({"n": 1}, {"n": 2}))
+    lazy = Case(chapter="attention", kernels=("none",), inputs=lambda draw, n: (draw(n, 3),), run=half_written,
+                oracle=lambda x: x, small=())
     assert lazy.error({"n": 1}) == 0 and math.isnan(lazy.error({"n": 2}))
     with poisoned():
         assert torch.empty(3, dtype=torch.bfloat16).isnan().all()
@@ -108,12 +108,9 @@ def test_a_lesser_card_gets_what_fits_it(model):
                 if not why:
                     case.run(*case.arguments(shape, "cuda"))
         if model.capability < (8, 0):
-            assert (
-                not {kernel for kernel in card.kernels() if "tensor_core" in kernel
-                     or kernel == "linear_walk"})
+            assert not any("tensor_core" in kernel or kernel == "linear_walk" for kernel in card.kernels())
     names = {name for name, _ in left_out}
-    assert (names == {"RTX 4090": {"linear_walk"}, "A100": set()}.get(model.name.removeprefix("Pretend "),
-                                                                      names))
+    assert names == {"RTX 4090": {"linear_walk"}, "A100": set()}.get(model.name.removeprefix("Pretend "), names)
     assert model.capability >= (8, 0) or {"flash_tensor_core", "decode_tensor_core", "linear_walk"} <= names
 
 
@@ -137,11 +134,6 @@ def test_a_static_cache_is_read_where_it_is():
     assert tensor_core._cache_of(k[:, :, 1:]) is None and tensor_core._cache_of(k[..., ::2]) is None
     assert torch.equal(decode_kernel(q, k[:, :, 1:], v[:, :, 1:]),
                        decode_kernel(q, k[:, :, 1:].contiguous(), v[:, :, 1:].contiguous()))
-
-
-def case_of(run, small):
-    return Case(chapter="attention", kernels=("none",), inputs=lambda draw, n: (draw(n, 3),), run=run,
-                oracle=lambda x: x, small=small)
 
 
 def test_what_does_not_build_is_named_and_does_not_stop_the_others():

@@ -77,15 +77,11 @@ def test_a_question_that_is_not_decided_is_no_proof():
         Slow(world, [n >= 1000], {"n": n}, 0.01).example([n >= 2000])
 
 
-def banks(source, block=32, shared=48000):
-    return proof("int n", "", source, {"n": (1, 40)}, 1, block, {"a": "n"}, shared, seconds=60).findings[-1]
-
-
 @pytest.mark.parametrize("name", some("banks"))
 def test_conflicts_are_those_that_the_engine_counts(name):
     """The verdict, and the passes that are lost at some sizes."""
-    told = KERNELS["banks"][name]
-    found, block = banks(told["source"], told.get("block", 32)), told.get("block", 32)
+    told, block = KERNELS["banks"][name], KERNELS["banks"][name].get("block", 32)
+    found = proof("int n", "", told["source"], {"n": (1, 40)}, 1, block, {"a": "n"}, 48000, seconds=60).findings[-1]
     assert (found.claim, found.verdict) == ("banks", told["verdict"]), found.said()
     kernel, lost = laptop_cuda.compile(f"__global__ void kernel(int n) {{ {told['source']} }}").kernel, {}
     for n in {1, 2, 5, 16, 32, 33, 40, *found.sizes.values()}:
