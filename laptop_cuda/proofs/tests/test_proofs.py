@@ -22,8 +22,8 @@ def proof(parameters="float* a, const float* b, const float* c, int n", before="
 
 
 def some(kind):
-    """Every fourth in the quick suite, which is for changes elsewhere; the others in the slow one."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (at % 4 > 0)) for at, name in enumerate(KERNELS[kind])]
+    """Every fourth in the quick suite, for changes elsewhere; the others in the slow one."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (n % 4 > 0)) for n, name in enumerate(KERNELS[kind])]
 
 
 def verdicts(**kernel):
