@@ -21,9 +21,9 @@ def proof(parameters="float* a, const float* b, const float* c, int n", before="
                  within=within, seconds=seconds)
 
 
-def some(kind):
+def some(of):
     """Every fourth in the quick suite, for changes elsewhere; the others in the slow one."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (n % 4 > 0)) for n, name in enumerate(KERNELS[kind])]
+    return [pytest.param(name, marks=[pytest.mark.slow] * (n % 4 > 0)) for n, name in enumerate(KERNELS[of])]
 
 
 def verdicts(**kernel):
