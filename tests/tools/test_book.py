@@ -123,7 +123,7 @@ def test_a_term_leads_to_where_it_is_first_taught_and_is_marked_where_it_is_mean
 
 
 def test_citations_lead_to_the_chapters_own_sources():
-    listed = ("**Sources.** Kwon et al., *Paged* (2023). Dao et al., *Flash* (2022). Dao, *Flash-2* (2023). Ye, Wu, *A, b* and "
+    listed = ("**Sources.** Kwon et al., *Paged* (2023, SOSP). Dao et al., *Flash* (2022). Dao, *Flash-2* (2023). Ye, Wu, *A, b* and "
               "Lin, *C* (T, 2020). Yang et al., *D* (2024), and *E* (2024). Yang et al., *F* (2024). Li, *G* (2501.00001).")
     known = texts.entries([nbformat.v4.new_markdown_cell(listed)])
     assert known == {("Kwon", "2023"), ("Dao", "2022"), ("Dao", "2023"), ("Ye", "2020"), ("Lin", "2020")}

@@ -8,7 +8,7 @@ ARXIV = re.compile(r"\b(\d{4}\.\d{4,5})\b")
 NO_PROSE = re.compile(r"(^#[^\n]*|```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|\[[^\]]*\]\([^)]*\)|<[^>]*>)",
                       re.S | re.M)
 # An entry of a chapter's sources: its first author, the others, and after its title the year.
-ENTRY = re.compile(r"\b([A-Z][\w-]+)(?:,? (?:and )?[A-Z][\w-]+| et al\.)*, (?=\*[^*]+\*[^.;]*?\b(\d{4})\))")
+ENTRY = re.compile(r"\b([A-Z][\w-]+)(?:,? (?:and )?[A-Z][\w-]+| et al\.)*, (?=\*[^*]+\*[^.;]*?\b(\d{4})[,)])")
 CITED = re.compile(r"\b([A-Z][\w-]+)( et al\.|(?:,? [A-Z][\w-]+)*,? and [A-Z][\w-]+)?(?:,? \(?(\d{4})\b)?")
 
 
