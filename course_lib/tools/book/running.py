@@ -152,7 +152,6 @@ def write(static: Path, chapters: list[Path], live: bool = False) -> str:
 
 def front(live: bool = False) -> str:
     """run.js with the text that its worker runs; edit.js where a page has a compiler."""
-    worker = json.dumps(page.LAUNCH.read_text(encoding="utf-8"))
-    parts = ["run.js", "play.js", *(["edit.js", "work.js"] if live else [])]
-    texts = "\n".join((ASSETS / part).read_text(encoding="utf-8") for part in parts)
-    return f"(() => {{\nwindow.courseLaunch = {worker};\n{texts}}})();\n"
+    parts = [ASSETS / part for part in ("run.js", "play.js", *(("edit.js", "work.js") if live else ()))]
+    worker, *texts = (path.read_text(encoding="utf-8") for path in (page.LAUNCH, *parts))
+    return "\n".join([f"(() => {{\nwindow.courseLaunch = {json.dumps(worker)};", *texts, "})();\n"])
