@@ -35,7 +35,10 @@ template <class Format> struct small {
 };
 typedef small<laptop::binary16> f16;
 typedef small<laptop::bfloat16> bf16;
-template <class T> struct pair { T low, high; };
+template <class T> struct pair {
+    T low, high;
+    LAPTOP_QUIET bool operator==(const pair& other) const { return low == other.low && high == other.high; }
+};
 typedef pair<f16> f16x2;
 typedef pair<bf16> bf16x2;
 typedef pair<float> f32x2;

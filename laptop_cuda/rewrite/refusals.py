@@ -60,7 +60,8 @@ def _may_be_meant(part: Part, call: int) -> bool:
     given = len(split_commas(part.tokens, after + 1, match_forward(part.tokens, after)))
     takes = [split_commas(part.tokens, f.parameters[0] + 1, f.parameters[1])
              for f in part.file.functions if f.name == part.tokens[call].text]
-    return any(len(p) == given or any({"=", "..."} & set(part.words(*one)) for one in p) for p in takes)
+    return any(sum("=" not in part.words(*one) for one in p) <= given <= len(p)
+               or any("..." in part.words(*one) for one in p) for p in takes)
 
 
 def _called(part: Part, index: int) -> bool:

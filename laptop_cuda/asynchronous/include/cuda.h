@@ -11,6 +11,7 @@ inline CUresult cuGetErrorString(CUresult code, const char** text) {
 
 // Memory that devices and processes share: its names are there for headers that only mention them, and every call is refused.
 typedef int CUdevice;
+typedef cudaLaunchAttribute CUlaunchAttribute;
 typedef unsigned long long CUdeviceptr, CUmemGenericAllocationHandle;
 enum CUmemAllocationHandleType { CU_MEM_HANDLE_TYPE_NONE, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CU_MEM_HANDLE_TYPE_FABRIC = 8 };
 enum CUmemLocationType { CU_MEM_LOCATION_TYPE_INVALID, CU_MEM_LOCATION_TYPE_DEVICE };

@@ -3,7 +3,7 @@
 #include "laptop_asynchronous.h"
 #include "cuda_runtime_api.h"
 
-enum cudaError_enum { CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED = 801 };
+enum cudaError_enum { CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED = 801, CUDA_ERROR_UNKNOWN = 999 };
 typedef cudaError_enum CUresult;
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
