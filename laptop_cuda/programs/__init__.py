@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,7 +139,7 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
     With a `limit` it is to answer within so many seconds: see `run --limit`. Captured, it reads `stdin`; else our standard input, and prints to `stdout` (ours, unless given)."""
     reading, writing = os.pipe()
     job = {"library": str(program.library), "mode": program.mode, "order": order, "seed": seed,
-           "files": program.files, "step_limit": step_limit, "limit": limit, "report": writing,
+           "files": program.files, "step_limit": step_limit, "limit": limit, "report": writing, "since": time.time(),
            "arguments": [name or next(iter(program.files)).removesuffix(".cu"), *map(str, arguments)]} | more
     home = str(build.PACKAGE.parent)
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
@@ -152,7 +153,7 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
                                    env=os.environ | {"PYTHONPATH": path})
     os.close(writing)
     late = False
-    last = min(filter(None, (timeout, limit and limit + 3)), default=None)
+    last = min(filter(None, (timeout, limit and limit * 1.1 + 3)), default=None)
     rows = _Rows(os.fdopen(reading, encoding="utf-8", errors="replace"), hints.SECONDS if job.get("hint") else 10)
     try:
         out, err = process.communicate(stdin if capture else None, timeout=last)

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -130,7 +131,8 @@ class Child:
         job = self.job
         self.library.laptop_program(launch.MODES[job["mode"]], launch.ORDERS[job["order"]],
                                     ctypes.c_uint64(job["seed"]), ctypes.c_uint64(job["step_limit"]),
-                                    self.done, ctypes.c_double(job.get("limit") or 0))
+                                    self.done, ctypes.c_double(job.get("limit") or 0),
+                                    ctypes.c_double(time.time() - job["since"]))
 
     def run(self) -> int:
         job, library = self.job, self.library

@@ -1,7 +1,10 @@
 """Blocks and threads that wait for one another by memory: they have their turns; what nobody ends is a deadlock."""
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import laptop_cuda
 from course_lib import cuda
 from engine_kit import mod  # noqa: F401
 
@@ -39,8 +42,8 @@ __global__ void crossed(int* lock, int* x, int how) {         // two blocks of t
 """
 ORDERS = ["plain", "forward", "reverse", "seeded"]
 
-# What orders memory: each rule with code that keeps it and code that breaks it. First how block 0 hands
-# `buf` over to block 1: what it does, and what the other does before it reads.
+# What orders memory: each rule of DETAILS.md by its name, with code that keeps it and code that breaks it. First
+# how block 0 hands `buf` over to block 1: what it does, and what the other does before it reads.
 FENCE, RAISE, WAIT = "__threadfence();", "atomicExch(flag, 1);", "while (atomicAdd(flag, 0) == 0) {}"
 GIVEN = f"__syncwarp(); if (t == 0) {{ {FENCE} {RAISE} }}"
 TAKEN = f"if (t == 0) {{ {WAIT} {FENCE} }} __syncwarp();"
@@ -49,62 +52,66 @@ TILE = (f"tile.sync(); if (t % 16 == 0) {SET}",
         "if (t % 16 == 0) while (!__nv_atomic_load_n(flag + t / 16, __NV_ATOMIC_ACQUIRE)) {} tile.sync();")
 EACH = f"{FENCE} __syncwarp(); if (t == 0) {RAISE}"
 HANDED_OVER = {                  # (right), what in it is (changed, to what)
-    "a release covers what lanes wrote before a __syncwarp": (
+    "release: a fence covers what lanes wrote before a __syncwarp": (
         (GIVEN, TAKEN), ("__syncwarp(); if (t == 0) { _", "if (t == 0) { _")),
-    "and before a tile.sync()": (TILE, ("tile.sync(); if (t % 16 == 0) __", "if (t % 16 == 0) __")),
-    "every lane fences, one raises the flag": ((EACH, TAKEN), (EACH, EACH.removeprefix(FENCE))),
-    "a relaxed store releases nothing": (TILE, ("RELEASE", "RELAXED")),
-    "the scope of a fence that releases": ((GIVEN, TAKEN), (f"{FENCE} {RAISE}", f"__threadfence_block(); {RAISE}")),
-    "the scope of a fence that acquires": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT + "__threadfence_block();")),
-    "the scope of the flag": ((GIVEN, TAKEN), ("Exch(", "Exch_block(")),
-    "the scope of a release": (TILE, ("SCOPE_DEVICE", "SCOPE_BLOCK")),
-    "who acquires needs a fence": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT)),
+    "release: and before a tile.sync()": (TILE, ("tile.sync(); if (t % 16 == 0) __", "if (t % 16 == 0) __")),
+    "release: every lane fences, one raises the flag": ((EACH, TAKEN), (EACH, EACH.removeprefix(FENCE))),
+    "release: a relaxed store is none": (TILE, ("RELEASE", "RELAXED")),
+    "scope: of a fence that releases": ((GIVEN, TAKEN), (f"{FENCE} {RAISE}", f"__threadfence_block(); {RAISE}")),
+    "scope: of a fence that acquires": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT + "__threadfence_block();")),
+    "scope: of the flag": ((GIVEN, TAKEN), ("Exch(", "Exch_block(")),
+    "scope: of a release": (TILE, ("SCOPE_DEVICE", "SCOPE_BLOCK")),
+    "acquire: a fence behind the flag": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT)),
 }
 LAST = f"""__shared__ bool last; buf[64 * blockIdx.x + t] = t; {FENCE} __syncthreads();
         if (t == 0) last = atomicAdd(flag, 1) == 1; __syncthreads(); if (last) y[t] = buf[t] + buf[64 + t];"""
 TURN = "float sum = v[t] + v[t + s]; __syncwarp(); v[t] = sum; __syncwarp();"
 ALONE = {
-    "lanes of a warp do not run in step, volatile or not": (
+    "barrier: lanes of a warp do not run in step, volatile or not": (
         f"volatile float* v = buf + 64 * blockIdx.x; if (t < 32) for (int s = 32; s > 0; s /= 2) {{ {TURN} }}",
         (TURN, "v[t] += v[t + s];")),
-    "a volatile flag between blocks": (
+    "strong: a volatile flag between blocks": (
         "volatile int* up = flag; if (t == 0) if (*up == 0 && blockIdx.x == 1) *up = 1;", ("volatile ", "")),
-    "a volatile flag in a warp, behind a fence": (
+    "strong: a volatile flag in a warp, behind a fence": (
         f"""flag += blockIdx.x; buf += blockIdx.x; if (t == 0) {{ *buf = 1; {FENCE} *(volatile int*)flag = 1; }}
         if (t == 1) {{ while (*(volatile int*)flag == 0) {{}} {FENCE} y[blockIdx.x] = *buf; }}""",
         (f"{FENCE} *(vol", "*(vol")),
-    "a lock is taken with a fence behind it": (
+    "acquire: a lock is taken with a fence behind it": (
         f"if (t == 0) {{ while (atomicCAS(flag, 0, 1)) {{}} {FENCE} *buf += 1; {FENCE} atomicExch(flag, 0); }}",
         (f"{{}} {FENCE}", "{}")),
-    "a volatile flag in shared memory": (
+    "strong: a volatile flag in shared memory": (
         """__shared__ float s; __shared__ volatile int up; if (t == 0) up = 0; __syncthreads();
         if (t == 0) { s = 1; __threadfence_block(); up = 1; }
         if (t == 32) { while (up == 0) {} __threadfence_block(); y[blockIdx.x] = s; }""",
         ("__threadfence_block(); up", "up")),
-    "a volatile counter is a barrier of the grid with fences": (
+    "release: a volatile counter is a barrier of the grid with fences": (
         f"""if (t == 0) {{ buf[blockIdx.x] = 1; {FENCE} atomicAdd(flag, 1); while (*(volatile int*)flag < 2);
             {FENCE} y[blockIdx.x] = buf[1 - blockIdx.x]; }}""", (FENCE, "")),
-    "the last block's ticket comes behind a barrier": (LAST, (f"{FENCE} __syncthreads();", FENCE)),
-    "and behind a fence of each thread": (LAST, (FENCE, "")),
-    "volatile data behind a counter": (
+    "barrier: the last block's ticket comes behind one": (LAST, (f"{FENCE} __syncthreads();", FENCE)),
+    "release: and behind a fence of each thread": (LAST, (FENCE, "")),
+    "relaxed: volatile data behind a counter": (
         f"""volatile float* v = buf; if (t > 0) return; v[blockIdx.x] = 1; {FENCE} int n = atomicAdd(flag, 1); {FENCE}
         if (n == 1) y[0] = v[0] + v[1];""", (FENCE, "")),
-    "a count of two blocks": ("atomicAdd(flag, 1);", ("Add", "Add_block")),
-    "and in PTX": ('asm("red.gpu.global.add.s32 [%0], 1;" :: "l"(flag) : "memory");', ("gpu", "cta")),
-    "a flag in PTX, of a block": (
+    "scope: a count of two blocks": ("atomicAdd(flag, 1);", ("Add", "Add_block")),
+    "scope: and in PTX": ('asm("red.gpu.global.add.s32 [%0], 1;" :: "l"(flag) : "memory");', ("gpu", "cta")),
+    "release: a flag in PTX, of a block": (
         """int up; buf += blockIdx.x, flag += blockIdx.x;
         if (t == 63) { *buf = 1; asm("st.release.cta.global.s32 [%0], 7;" :: "l"(flag) : "memory"); }
         if (t == 0) { do asm("ld.acquire.cta.global.s32 %0, [%1];" : "=r"(up) : "l"(flag) : "memory"); while (!up);
             y[blockIdx.x] = *buf; }""", ("release", "relaxed")),
-    "a plain load beside atomics": ("if (blockIdx.x) atomicAdd(flag, 1); else y[t] = atomicAdd(flag, 0);",
+    "weak: a plain load beside atomics": ("if (blockIdx.x) atomicAdd(flag, 1); else y[t] = atomicAdd(flag, 0);",
                                     ("atomicAdd(flag, 0)", "*flag")),
-    "a plain load before the thread's own": (
+    "weak: a plain load before the thread's own": (
         "int old = *flag, was; do was = old, old = atomicCAS(flag, was, was + 1); while (was != old);",
         ("atomicCAS(flag, was, was + 1)", "atomicAdd(flag, 1)")),
-    "read-only data": (
+    "barrier: of the block": ("buf += 64 * blockIdx.x; buf[t] = t; __syncthreads(); y[64 * blockIdx.x + t] = buf[63 - t];",
+                              ("__syncthreads(); ", "")),
+    "last store: of a warp's lanes": (
+        "__shared__ int w; if (t == 0) w = t; __syncwarp(); if (t < 32) y[64 * blockIdx.x + t] = w;", ("t == 0", "t < 32")),
+    "read-only: data": (
         "buf += 64 * blockIdx.x; buf[t] = t; __syncthreads(); y[64 * blockIdx.x + t] = buf[63 - t];",
         ("buf[63 - t]", "__ldg(&buf[63 - t])")),
-    "and in PTX too": (
+    "read-only: and in PTX": (
         'buf += 64 * blockIdx.x + t; *buf = t; float v; asm("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(buf));',
         ("global", "global.nc")),
 }
@@ -131,6 +138,12 @@ def launch(order, kernel, *args):
 @pytest.fixture(scope="module")
 def of_rules():
     return cuda.compile(OF_RULES)
+
+
+def test_each_rule_that_is_told_has_a_pair():
+    told = Path(laptop_cuda.__file__).with_name("DETAILS.md").read_text(encoding="utf-8")
+    table = told.partition("| rule |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert {row.split(" | ")[0][2:] for row in table} == {rule.partition(":")[0] for rule in RULES}
 
 
 @pytest.mark.parametrize("order", ORDERS[1:])

@@ -3,9 +3,9 @@
 #include "engine.h"
 
 extern "C" {
-// How launches of host code run and who is told: a whole program sets it once. `limit`: seconds, 0 for none.
+// How launches of host code run and who is told: a whole program sets it once. `limit`: seconds, 0: none.
 void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
-                    void (*done)(const laptop_launch*, const laptop_result*), double limit);
+                    void (*done)(const laptop_launch*, const laptop_result*), double limit, double spent);
 // `look` is told of the first launch of each kernel beforehand; it may call laptop_check in a copy of the process.
 void laptop_before(void (*look)(const laptop_launch*));
 void laptop_check(const laptop_launch*, double seconds);     // by another build that was loaded

@@ -105,8 +105,8 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
 }  // namespace laptop
 
 extern "C" void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
-                               void (*done)(const laptop_launch*, const laptop_result*), double seconds) {
-    laptop::program = {mode, order, seed, step_limit, done, {seconds, laptop::now(), 0, 0}, nullptr};
+                               void (*done)(const laptop_launch*, const laptop_result*), double limit, double spent) {
+    laptop::program = {mode, order, seed, step_limit, done, {limit, laptop::now() - spent, 0, 0}, nullptr};
     laptop::failed = 0;
 }
 extern "C" void laptop_before(void (*look)(const laptop_launch*)) { laptop::program.look = look; }
