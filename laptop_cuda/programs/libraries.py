@@ -123,6 +123,7 @@ def _library_functions(files: list[Outline], names: set[str]) -> list[Function]:
         gone += more
         left = {f.name for _, f in hosts if not any(f is g for g in gone)}     # check(cudaError_t) of several
         names |= {f.name for f in more} - kept - left
+        names |= _library_macros(files, names)
 
 
 def _without(file: Outline, gone: list[Function], names: set[str], macros: set[str], taken: set[str],

@@ -384,7 +384,7 @@ def test_what_is_not_supported_is_named(name):
 
 
 NOT_HAD = {"cudaStreamBeginCapture": "cudaStreamBeginCapture(0, 0);",
-           "cudaGraphExec_t": "cudaGraphExec_t g;\n    cudaGraphLaunch(g, 0);",
+           "cudaGraphLaunch": "cudaGraphLaunch(0, 0);",
            "cudaTextureObject_t": "cudaTextureObject_t t = 0;",
            "cudaMallocArray": "cudaMallocArray(0, 0, 4);",
            "cudaMemPool_t": "cudaMemPool_t own;\n    cudaMemPoolCreate(&own, 0);",
