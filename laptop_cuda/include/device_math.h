@@ -43,7 +43,7 @@ template <class T> LAPTOP_FN auto laptop_frexp(T x, int* exponent) {
     if (LAPTOP_TRACED) laptop::will_write(exponent, sizeof(int), LAPTOP_SITE);
     return std::frexp(x, exponent);
 }
-template <class T> LAPTOP_FN T laptop_modf(T x, laptop::same_t<T>* whole) {
+template <class T> LAPTOP_FN T laptop_modf(laptop::same_t<T> x, T* whole) {
     if (LAPTOP_TRACED) laptop::will_write(whole, sizeof(T), LAPTOP_SITE);
     return std::modf(x, whole);
 }

@@ -146,17 +146,29 @@ def test_files_as_they_are_published(compiler):
 
 def test_names_of_cuda_13_and_what_a_library_of_kernels_does_without(compiler):
     module = compiled(r"""
+#include <cub/cub.cuh>
 #include <cuda/cmath>
 #include <library_types.h>
 struct Registry { Registry(const char*); };
 static Registry of_host("k");
+struct Log { Log(); static Log& get() { static Log one; return one; } };
+inline void look() { Log::get(); }
+#define LOOK() look()
+void of_host_too() { LOOK(); }
+struct Held { cudaGraph_t graph; };
+typedef struct __CUDA_ALIGN__(16) { float x[3]; } Wide;
+void min(float*, float*, int, cudaStream_t = 0);
 __global__ void k(long4_16a* x, int type) {
-    unsigned r;
+    unsigned r, one = 0x3c003c00;
+    float whole, kept[1], part = modf(2.5 + type, &whole);
+    cub::LoadDirectStriped<32>(0, kept, kept, 0, 7);
+    asm("atom.global.add.noftz.f16x2 %0, [%1], %2;" : "=r"(r) : "l"(&x->w), "r"(one));
+    x->z = min(100 * part + whole, 999.f) + 1000 * kept[0] + sizeof(Wide);
     x->x = cuda::ceil_div(7, 2) + 10 * cuda::next_power_of_two(9) + 1000 * cuda::ilog2(17u) + (type == CUDA_R_4F_E2M1) * 10000;
     if (type > 99) { asm("mov.u32 %0, %of_later_cards;" : "=r"(r)); x->y = r; }  // reached
 }""")
     x = np.zeros(4, np.int64)
     checked(module.k, 1, 1, x, 33)
-    assert x[0] == 14164
+    assert x[0] == 14164 and x[2] == 7101 and x[3] == 0x3c003c00
     with pytest.raises(cuda.KernelError, match="%of_later_cards"):
         checked(module.k, 1, 1, x, 100)

@@ -26,9 +26,9 @@ LAPTOP_FN unsigned WarpMask(unsigned group) { return LANES == 32 ? ~0u : ((1u <<
     LAPTOP_FN void LoadDirect##name(int thread, const T* from, T (&items)[ITEMS], int valid = 1 << 30) {      \
         laptop_direct_load(first, step, from, items, valid, LAPTOP_SITE);                                     \
     }                                                                                                         \
-    template <parameters class T, int ITEMS>                                                                  \
-    LAPTOP_FN void LoadDirect##name(int thread, const T* from, T (&items)[ITEMS], int valid, T otherwise) {   \
-        for (T& item : items) item = otherwise;                                                               \
+    template <parameters class T, int ITEMS, class D>                                                         \
+    LAPTOP_FN void LoadDirect##name(int thread, const T* from, T (&items)[ITEMS], int valid, D otherwise) {   \
+        for (T& item : items) item = T(otherwise);                                                            \
         laptop_direct_load(first, step, from, items, valid, LAPTOP_SITE);                                     \
     }                                                                                                         \
     template <parameters class T, int ITEMS>                                                                  \
