@@ -35,10 +35,8 @@ template <class Format> struct small {
 };
 typedef small<laptop::binary16> f16;
 typedef small<laptop::bfloat16> bf16;
-template <class T> struct pair {
-    T low, high;
-    LAPTOP_QUIET bool operator==(const pair& other) const { return low == other.low && high == other.high; }
-};
+template <class T> struct pair { T low, high; };
+template <class T> LAPTOP_QUIET bool operator==(pair<T> a, pair<T> b) { return a.low == b.low && a.high == b.high; }
 typedef pair<f16> f16x2;
 typedef pair<bf16> bf16x2;
 typedef pair<float> f32x2;

@@ -153,7 +153,7 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
                                    env=os.environ | {"PYTHONPATH": path})
     os.close(writing)
     late = False
-    last = min(filter(None, (timeout, limit and limit * 1.1 + 3)), default=None)
+    last = min(filter(None, (timeout, limit and limit + 10)), default=None)
     rows = _Rows(os.fdopen(reading, encoding="utf-8", errors="replace"), hints.SECONDS if job.get("hint") else 10)
     try:
         out, err = process.communicate(stdin if capture else None, timeout=last)

@@ -31,7 +31,8 @@ def constants(source: Outline) -> list[tuple[str, str, tuple]]:
                 name = tokens[end - 1].text
                 known.add(name)
                 found[name] = (name, f"{space}::{name}" if space else name, source.conditions[i])
-    return list(found.values())
+    bare = {t.text.split()[-1] for t in tokens if re.fullmatch(r"#\s*define\s+\w+\s*", t.text)}
+    return [row for name, row in found.items() if name not in bare]      # some branch gives it no number
 
 
 def _starts_declaration(tokens: list, i: int) -> bool:

@@ -6,43 +6,12 @@ import pytest
 
 import laptop_cuda
 from course_lib import cuda
-from engine_kit import mod  # noqa: F401
+from engine_kit import data_of, mod  # noqa: F401
 
-SOURCE = """
-__device__ volatile unsigned n;
-__global__ void barrier(float* x, float* y) {                 // of the grid, made by hand
-    x[blockIdx.x * blockDim.x + threadIdx.x] = blockIdx.x + 1;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) { atomicAdd((unsigned*)&n, 1); while (n < gridDim.x); __threadfence(); }
-    __syncthreads();
-    y[blockIdx.x * blockDim.x + threadIdx.x] = x[(gridDim.x - 1 - blockIdx.x) * blockDim.x + threadIdx.x];
-}
-__global__ void next(int* flag, int* x) {                     // each block after the one behind it
-    if (blockIdx.x + 1 < gridDim.x) while (atomicAdd(&flag[blockIdx.x + 1], 0) == 0) {}
-    __threadfence();
-    *x = *x * 10 + blockIdx.x;
-    __threadfence();
-    atomicExch(&flag[blockIdx.x], 1);
-}
-__global__ void lost(volatile int* flag) { if (threadIdx.x == 0) while (*flag == 0); __syncthreads(); }
-__global__ void kept(int* lock, int* x) {
-    while (atomicCAS(lock, 0, 1)) {}
-    __threadfence();
-    *x += 1;
-}
-__global__ void crossed(int* lock, int* x, int how) {         // two blocks of two warps
-    int a = how && (blockIdx.x + threadIdx.x / 32) % 2, b = 1 - a;
-    if (threadIdx.x % 32) return;
-    while (atomicCAS(&lock[a], 0, 1)) {}
-    while (atomicCAS(&lock[b], 0, 1)) {}
-    __threadfence(); *x += 1; __threadfence();
-    atomicExch(&lock[b], 0), atomicExch(&lock[a], 0);
-}
-"""
+SOURCE = data_of("waits.toml")["source"]
 ORDERS = ["plain", "forward", "reverse", "seeded"]
 
-# What orders memory: each rule of DETAILS.md by its name, with code that keeps it and code that breaks it. First
+# What orders memory: each rule of DETAILS.md by name, with code that keeps it and code that breaks it. First
 # how block 0 hands `buf` over to block 1: what it does, and what the other does before it reads.
 FENCE, RAISE, WAIT = "__threadfence();", "atomicExch(flag, 1);", "while (atomicAdd(flag, 0) == 0) {}"
 GIVEN = f"__syncwarp(); if (t == 0) {{ {FENCE} {RAISE} }}"
@@ -104,8 +73,6 @@ ALONE = {
     "weak: a plain load before the thread's own": (
         "int old = *flag, was; do was = old, old = atomicCAS(flag, was, was + 1); while (was != old);",
         ("atomicCAS(flag, was, was + 1)", "atomicAdd(flag, 1)")),
-    "barrier: of the block": ("buf += 64 * blockIdx.x; buf[t] = t; __syncthreads(); y[64 * blockIdx.x + t] = buf[63 - t];",
-                              ("__syncthreads(); ", "")),
     "last store: of a warp's lanes": (
         "__shared__ int w; if (t == 0) w = t; __syncwarp(); if (t < 32) y[64 * blockIdx.x + t] = w;", ("t == 0", "t < 32")),
     "read-only: data": (

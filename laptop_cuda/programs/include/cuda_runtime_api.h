@@ -58,9 +58,8 @@ struct cudaLaunchConfig_t {
 };
 typedef struct CUevent_st* cudaEvent_t;
 // Of graphs the names alone, for headers that mention them: what makes or launches one is not declared.
-typedef struct CUgraph_st* cudaGraph_t;
+typedef struct CUgraph_st *cudaGraph_t, *cudaGraphExec_t;
 typedef struct CUgraphNode_st* cudaGraphNode_t;
-typedef struct CUgraphExec_st* cudaGraphExec_t;
 struct cudaKernelNodeParams { void* func; dim3 gridDim, blockDim; unsigned sharedMemBytes; void **kernelParams, **extra; };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated };
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) { return *status = cudaStreamCaptureStatusNone, cudaSuccess; }
