@@ -78,16 +78,17 @@ class Loop:
 
     def below(self, turn) -> list:
         """How far a number without sign steps below 0, which is no overflow: not at all, once, or over and over."""
-        now = self.lift.state
         for key, by in self.steps.items():
-            if isinstance(value := now.env[key], Whole) and value.bits < 0:
-                for self.least[key] in ([0], [by], []):
-                    first, *_ = self.so_far(turn)
-                    if all(self.lift.certain([*now.path, first], value.of >= low) for low in self.least[key]):
-                        break
-                if not self.least[key]:
-                    self.world.symbols[only(turn)].why = self.why(BELOW)
+            value = self.lift.state.env[key]
+            if isinstance(value, Whole) and value.bits < 0 and not any(self.stays(key, turn, x) for x in (0, by)):
+                self.least[key] = []
+                self.world.symbols[only(turn)].why = self.why(BELOW)
         return self.so_far(turn)
+
+    def stays(self, key, turn, low) -> bool:
+        """Whether a number that was at least `low` until now is so before `turn`; if so, that is kept."""
+        self.least[key], now = [low], self.lift.state
+        return self.lift.certain([*now.path, self.so_far(turn)[0]], now.env[key].of >= low)
 
     def own(self, after) -> list:
         """The barriers of this turn."""
