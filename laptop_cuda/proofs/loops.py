@@ -80,7 +80,9 @@ class Loop:
         """How far a number without sign steps below 0, which is no overflow: not at all, once, or over and over."""
         for key, by in self.steps.items():
             value = self.lift.state.env[key]
-            if isinstance(value, Whole) and value.bits < 0 and not any(self.stays(key, turn, x) for x in (0, by)):
+            if isinstance(value, Whole) and value.bits < 0:
+                if self.stays(key, turn, 0) or self.stays(key, turn, by):
+                    continue
                 self.least[key] = []
                 self.world.symbols[only(turn)].why = self.why(BELOW)
         return self.so_far(turn)
