@@ -17,12 +17,12 @@ from course_lib.asynchrony.kernels import RUNGS
 from course_lib.flash_attention import forward_kernel
 from course_lib.gpu.case import BF16, attention, relative
 from course_lib.gpu.results import FOLDER
+from engine_kit import with_nvcc  # noqa: F401
 from laptop_cuda import gpu
 from planted_on_card import changed
 from references import asked, excess, launches_of, wavefronts
 
 ORDERS = ("late", "early", "reverse", "seeded")
-WITH_NVCC = pytest.mark.skipif(gpu.nvcc() is None, reason="not run: nvcc is missing (NVIDIA's CUDA toolkit)")
 COMPILE = (gpu.nvcc(), "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-cubin")
 
 
@@ -135,9 +135,8 @@ def test_a_kernel_with_another_line_is_an_error_of_its_kind(word, tmp_path, monk
     assert all(said(rung, order) == ("", "") for rung in {change[0] for change in changes} for order in ORDERS)
 
 
-@WITH_NVCC
 @pytest.mark.slow
-def test_the_compiler_spills_nothing_and_serializes_no_product(tmp_path):
+def test_the_compiler_spills_nothing_and_serializes_no_product(tmp_path, with_nvcc):
     for file, name, more, threads in (("flash3", "flash3_forward", "", 384), ("warpgroup", "overlapped", "", 160),
                                       ("flash3", "flash3_three_groups", ", true", 512)):
         found = cuda.inspect(cuda.load(f"asynchrony/{file}")[f"{name}<128{more}>"], "sm_90a", block=threads)
@@ -158,9 +157,8 @@ def test_the_changes_that_a_card_ran_are_these():
     assert all(row["wrong"] in (0, row["runs"]) for row in PLANTED if "runs" in row), "never in some runs alone"
 
 
-@WITH_NVCC
 @pytest.mark.slow
-def test_the_compiler_waits_where_the_table_says_so(tmp_path):
+def test_the_compiler_waits_where_the_table_says_so(tmp_path, with_nvcc):
     def compiled(rung, old="", new=""):
         word, kernel, *_ = RUNGS[rung]
         shutil.rmtree(tmp_path / "kernels", ignore_errors=True)
