@@ -1,9 +1,11 @@
 """The sheet that every figure is drawn on, and how it is shown with its text alternative."""
 import io
+import os
 import textwrap
 
 import numpy as np
 
+from course_lib.figures.narrow import narrowed
 from course_lib.figures.vector import svg
 
 # Okabe and Ito's palette, in an order whose neighbours also differ in lightness.
@@ -44,7 +46,8 @@ def show(fig, alt: str, caption: str, file=None) -> None:
     the caption, folded. With `file` it is only saved.
 
     The output is a PNG, which every viewer shows. Its metadata hold the same picture as SVG: the course's
-    JupyterLab and the book show that one (a notebook that nobody has trusted may hold no SVG of its own)."""
+    JupyterLab and the book show that one (a notebook that nobody has trusted may hold no SVG of its own).
+    `python -m course_lib run` sets COURSE_NARROW: the book's page on a phone shows a third drawing."""
     if not alt or not alt.strip():
         raise ValueError("show: `alt` is empty; say in words what the figure shows")
     if not caption or not caption.strip():
@@ -65,8 +68,10 @@ def show(fig, alt: str, caption: str, file=None) -> None:
     if get_ipython() is None:
         print(f"[figure] {caption}\n{textwrap.fill(alt, 100)}")
         return
-    display({"image/png": fewer_colours(picture), "text/plain": alt},
-            metadata={"image/png": {"alt": alt, "svg": svg(fig, DPI)}}, raw=True)
+    about = {"alt": alt, "svg": svg(fig, DPI)}
+    if os.environ.get("COURSE_NARROW") and (drawn := narrowed(fig, DPI)):
+        about["narrow"] = drawn
+    display({"image/png": fewer_colours(picture), "text/plain": alt}, metadata={"image/png": about}, raw=True)
     display({"text/markdown": f"*{caption}*\n\n<details><summary>In words</summary>\n\n{alt}\n\n</details>",
              "text/plain": f"Figure: {caption}"}, raw=True)
 

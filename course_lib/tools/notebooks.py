@@ -144,7 +144,7 @@ def execute(notebook, path: Path) -> None:
 
     client.on_cell_execute = started
     try:
-        client.execute(env=environment(), stderr=-3, stdout=-3)         # -3: subprocess.DEVNULL
+        client.execute(env=environment() | {"COURSE_NARROW": "1"}, stderr=-3, stdout=-3)         # -3: subprocess.DEVNULL
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise CellFailed(f"{shown_path(path)}, under \"{heading_above(notebook, reached)}\":\n"
                          f"{error}") from None

@@ -36,12 +36,13 @@ def test_a_figure_has_its_text_alternative(tmp_path):
 
 def test_a_figure_that_holds_its_drawing_is_shown_drawn(tmp_path):
     output = nbformat.v4.new_output("display_data", data={"image/png": PIXEL, "text/plain": "Figure"},
-                                    metadata={"image/png": {"alt": "A line.", "svg": "<svg/>"}})
+                                    metadata={"image/png": {"alt": "A line.", "svg": "<svg/>", "narrow": "<svg />"}})
     page, cells = page_of(tmp_path, nbformat.v4.new_code_cell("draw()", outputs=[output]))
     drawn = '<svg width="704" viewBox="0 0 460.8 216"><g transform="scale(0.06 -0.06)"/></svg>'
     assert narrowest(drawn) == 692 and narrowest("<svg/>") == 0, "letters stay readable"
-    assert (page.pictures == {"03_gqa-1.svg": b"<svg/>"}
-            and 'alt="A line."' in cells[0].outputs[0].data["text/html"])
+    shown = cells[0].outputs[0].data["text/html"]
+    assert page.pictures == {"03_gqa-1.svg": b"<svg/>", "narrow-03_gqa-1.svg": b"<svg />"} and 'alt="A line."' in shown
+    assert shown.startswith("<picture><source") and 'srcset="../_static/figures/narrow-03_gqa-1.svg"' in shown
 
 
 def test_links_lead_to_pages(tmp_path):

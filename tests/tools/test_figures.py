@@ -8,6 +8,8 @@ import torch
 from PIL import Image
 
 from course_lib import figures
+from course_lib.figures.narrow import narrowed
+from course_lib.tools.book.pages import narrowest
 
 WORDS = ["the", "cat", "sat"]
 WEIGHTS = torch.tensor([[1.0, 0, 0], [0.25, 0.75, 0], [0.1, 0.2, 0.7]])
@@ -62,6 +64,25 @@ def check_drawing(svg: str, png: bytes) -> None:
     ids = {part.get("id") for part in drawing.iter()}
     links = [part.get("href") for part in drawing.iter() if part.get("href")]
     assert all(link[1:] in ids if link[0] == "#" else link.startswith("data:image/png") for link in links)
+
+
+@pytest.mark.parametrize("name", ["heatmaps", "groups", "curves", "tiles", "map"])
+def test_a_phone_gets_the_figure_laid_out_anew_or_none(name, shown, monkeypatch):
+    """Letters of 9 px at 346 px; where they find no room (a map of seven columns) the wide figure scrolls."""
+    monkeypatch.setenv("COURSE_NARROW", "1")
+    DRAW[name]()
+    drawn = shown[0][1]["image/png"].get("narrow")
+    assert (drawn is None) == (name == "map")
+    if drawn:
+        assert 'width="346"' in drawn[:200] and narrowest(drawn) <= 346
+
+
+def test_two_pictures_go_under_one_another_where_their_names_would_meet():
+    fig, axes = figures.new(8, 2.4, columns=2)
+    for ax in axes:
+        figures.plain(ax, xlim=(0, 1), ylim=(0, 1), title="a name of forty letters, half of the sheet")
+        ax.text(0.5, 0.5, "a text as long as half of the sheet")
+    assert narrowed(fig, 110) and axes[0].bbox.y0 > axes[1].bbox.y1
 
 
 def test_the_same_figure_is_the_same_bytes(shown):

@@ -20,6 +20,7 @@ DOWNLOAD = ('\n\n*To work through it:* where the course is installed, this opens
             'Or take <a href="../_static/notebooks/{}" download>the notebook</a> alone{}.')
 COLAB = (', or open it <a href="https://colab.research.google.com/github/{}/blob/main/notebooks/{}">in '
          'Colab</a>')
+PHONE = "(max-width: 520px)"        # as in course.css
 CLICK = "Show a solution. It costs you the exercise: what you have read you will not find."
 
 
@@ -83,11 +84,15 @@ class Page:
             return output
         about = output.get("metadata", {}).get("image/png", {})
         drawn = about.get("svg")
-        name = f"{self.path.stem}-{len(self.pictures) + 1}.{'svg' if drawn else 'png'}"
+        number = 1 + sum("narrow" not in name for name in self.pictures)
+        name = f"{self.path.stem}-{number}.{'svg' if drawn else 'png'}"
         self.pictures[name] = drawn.encode() if drawn else base64.b64decode(data["image/png"])
         alt = about.get("alt") or data.get("text/plain", "")
         tag = (f'<img class="figure" src="../_static/figures/{name}" alt="{html.escape(alt, quote=True)}" '
-               f'style="min-width: {narrowest(drawn or "")}px">')
+               f'style="--narrowest: {narrowest(drawn or "")}px">')
+        if narrow := about.get("narrow"):
+            self.pictures[f"narrow-{name}"] = narrow.encode()
+            tag = f'<picture><source media="{PHONE}" srcset="../_static/figures/narrow-{name}">{tag}</picture>'
         return nbformat.v4.new_output("display_data",
                                       data={"text/html": tag, "text/plain": data.get("text/plain", "")})
 
