@@ -2,20 +2,22 @@
 
 Letters keep 9 px, so that beside the narrower drawing they are larger than in the wide one; pictures side by
 side go under one another where that is needed. Whether every letter has its place is asked of their boxes: no
-text may leave the sheet, meet another one or leave the shape around it, unless it does so in the wide figure."""
+text may leave the sheet, meet another one or leave the shape around it, unless it does so in the wide
+figure."""
 import textwrap
 import warnings
 
 from course_lib.figures.vector import svg
 
 WIDTH = 346                     # pixels: a page of 390 without its margins
-LETTER, SHRUNK = 9.05, 0.65     # pixels of the smallest letter; of letters, lines and markers in the wide figure
+LETTER = 9.05                   # pixels of the smallest
+SHRUNK = 0.65                   # letters, lines and markers, of their size in the wide figure
 GROWTHS = (1, 1.25, 1.6, 2)
 LEAST_COLUMN, LOW = 90, 50      # pixels: of one picture beside others, of the height of one with axes
 
 
 def narrowed(fig, dpi: int) -> str | None:
-    """The drawing as SVG, or None where its letters find no room. It changes the figure: show the wide one first."""
+    """The drawing as SVG, or None where its letters find no room. `fig` changes: draw the wide one before."""
     fig.set_layout_engine("constrained")
     allowed = _faults(fig)
     width, height = fig.get_size_inches()
@@ -33,7 +35,7 @@ def narrowed(fig, dpi: int) -> str | None:
 
 
 def _grid(fig) -> tuple[int, int]:
-    """Columns and rows of pictures that may change their places; 1 and 1 where something belongs to one of them."""
+    """Columns and rows of pictures that may change places; 1 and 1 where something belongs to one of them."""
     grids = {spec and spec.get_gridspec() for spec in (ax.get_subplotspec() for ax in fig.axes)}
     grid = grids.pop() if len(grids) == 1 else None
     return (grid.ncols, grid.nrows) if grid and len(fig.axes) == grid.ncols * grid.nrows else (1, 1)
@@ -72,8 +74,8 @@ def _names_below(fig) -> None:
     for legend in legends:
         legend.remove()
     if named:
-        fig.legend(named.values(), named, loc="outside lower center", fontsize=LETTER * 72 / fig.dpi, frameon=False,
-                   ncols=1 if max(map(len, named)) > 22 else 2, handleheight=1.4)
+        fig.legend(named.values(), named, loc="outside lower center", fontsize=LETTER * 72 / fig.dpi,
+                   frameon=False, ncols=1 if max(map(len, named)) > 22 else 2, handleheight=1.4)
 
 
 def _break_names(fig, width: float, height: float) -> None:
@@ -103,7 +105,8 @@ def _faults(fig) -> set[tuple[str, ...]]:
     shapes = {ax: [shape.get_window_extent() for shape in ax.patches] for ax in fig.axes}
     for text, ax, box in texts:
         x, y = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
-        around = [s for s in shapes.get(ax, ()) if s.x0 <= x <= s.x1 and s.y0 <= y <= s.y1 and min(s.size) > 3]
+        around = [s for s in shapes.get(ax, ())
+                  if s.x0 <= x <= s.x1 and s.y0 <= y <= s.y1 and min(s.size) > 3]
         if around:
             s = min(around, key=lambda shape: shape.width * shape.height)
             if box.x0 < s.x0 - 1 or box.x1 > s.x1 + 1 or box.y0 < s.y0 - 2 or box.y1 > s.y1 + 2:
@@ -112,7 +115,8 @@ def _faults(fig) -> set[tuple[str, ...]]:
 
 
 def _crossed(ax, box) -> bool:
-    return any(line.get_path().transformed(line.get_transform()).intersects_bbox(box, filled=False) for line in ax.lines)
+    return any(line.get_path().transformed(line.get_transform()).intersects_bbox(box, filled=False)
+               for line in ax.lines)
 
 
 def _texts(fig):
