@@ -59,6 +59,8 @@ def printed(text, name="stdout"):
 
 @pytest.mark.parametrize("rule, cell", [
     ("one_title", new_markdown_cell("# A second title")),
+    ("formulas_are_drawn_everywhere", new_markdown_cell(r"By $\text{a\_b}$")),
+    ("formulas_are_drawn_everywhere", new_markdown_cell("So\n$$x$$")),
     ("no_skipped_level", new_markdown_cell("#### Too deep")),
     ("ends_with_where_you_stand", new_markdown_cell("## One more thing")),
     ("pictures_have_words", new_markdown_cell("![](boxes.png)")),

@@ -30,6 +30,15 @@ def no_skipped_level(book):
             last = level
 
 
+def formulas_are_drawn_everywhere(book):
+    """As MathJax in JupyterLab and the book's reader both take them."""
+    for cell in book.markdown:
+        if re.search(r"\\text\w*\{[^}]*\\_", cell.source):
+            yield rf"{begin(cell)}: \text shows the backslash of \_; \mathrm and \mathtt do not"
+        if re.search(r"[^\n]\n\$\$[^$]+\$\$|^\$\$[^$]+\$\$\n[^\n]", cell.source, re.M):
+            yield f"{begin(cell)}: a displayed formula wants an empty line above and below"
+
+
 def ends_with_where_you_stand(book):
     sections = [text for cell in book.markdown for level, text in headings(cell) if level == 2]
     if book.number and (not sections or not re.search(r"Where you stand$", sections[-1])):
@@ -128,5 +137,5 @@ def printed(number: str, known: set[float]) -> bool:
     return any(abs(round(value, digits) - float(number)) < 1e-9 * max(1, abs(value)) for value in known)
 
 
-RULES = [one_title, no_skipped_level, ends_with_where_you_stand, pictures_have_words, core_in_time,
-         something_to_run, numbers_are_printed]
+RULES = [one_title, no_skipped_level, formulas_are_drawn_everywhere, ends_with_where_you_stand,
+         pictures_have_words, core_in_time, something_to_run, numbers_are_printed]
