@@ -92,10 +92,10 @@ static laptop_error misuse(const char* reason, const void* barrier, const void* 
 }
 [[noreturn]] static void misused(const char* reason, const void* barrier, const void* site) { fail(misuse(reason, barrier, site)); }
 
-static const Cell* cell_at(Thread* t, uintptr_t at) {
-    Found f = found_quickly(t, at, 4);
+static Cell* cell_of(const Found& f, uintptr_t at) {
     return f.region && f.region->cells ? &f.region->cells[(at - f.low) / f.region->grain] : nullptr;
 }
+static const Cell* cell_at(Thread* t, uintptr_t at) { return cell_of(found_quickly(t, at, 4), at); }
 
 // Nobody has stored into its memory since its initialisation.
 static void must_be_whole(Block& b, uintptr_t p, const Barrier& barrier) {
@@ -103,8 +103,11 @@ static void must_be_whole(Block& b, uintptr_t p, const Barrier& barrier) {
         const Cell* c = barrier.made ? cell_at(&b.threads[0], at) : nullptr;
         if (!c || c->mark[Cell::WRITER] == barrier.made) continue;
         laptop_error e = make_error("misused barrier", "reused", LAPTOP_SITE, 1);
-        e.who = party(&b.threads[thread_of(c->mark[Cell::WRITER])], c->pc[Cell::WRITER] & PLACE, 1), e.has_thread = 1;
+        uint64_t mark = c->mark[Cell::WRITER];
+        uint32_t by = run->intervals[interval_of(mark)].block;       // perhaps another block of the cluster
+        e.who = party_of(by, thread_of(mark), c->pc[Cell::WRITER] & PLACE, 1), e.has_thread = 1;
         locate(e, b, p, 8);
+        e.owner = by == b.linear ? 0 : b.linear + 1;
         fail(e);
     }
 }
@@ -269,20 +272,19 @@ static Found found_in_cluster(uintptr_t at, int action, const void* site) {
 void must_be_fenced(uintptr_t address, size_t bytes, int action, bool must_be_known, const void* site) {
     for (uintptr_t at = address; at < address + bytes; at += 4) {
         Found f = found_in_cluster(at, action, site);
-        if (!f.region || !f.region->cells) continue;
-        const Cell& c = f.region->cells[(at - f.low) / f.region->grain];
+        const Cell* c = cell_of(f, at);
         for (int who : {Cell::WRITER, Cell::READER}) {
-            uint64_t mark = c.mark[who];
+            uint64_t mark = c ? c->mark[who] : 0;
             bool reads = who == Cell::READER;
             Block* by = mark && (!reads || action == 1) ? block_of(mark) : nullptr;
             if (!by) continue;
             bool race = by != &here() ? !learnt(current, mark, by->linear) : interval_of(mark) == here().interval &&
                         thread_of(mark) != current->index && !is_ordered_before(mark, current);
-            if (race ? reads || !must_be_known : c.pc[who] & BY_COPY || is_fenced(mark, *by, f.region->space == LAPTOP_IN_SHARED)) continue;
+            if (race ? reads || !must_be_known : c->pc[who] & BY_COPY || is_fenced(mark, *by, f.region->space == LAPTOP_IN_SHARED)) continue;
             const char* reason = race ? "" : reads ? "no proxy fence after a read" : must_be_known ? "no proxy fence for a product" : "no proxy fence";
             laptop_error e = make_error("race", reason, site, action);
             locate(e, here(), at, 4);
-            add_other(e, party(&by->threads[thread_of(mark)], c.pc[who] & PLACE, !reads));
+            add_other(e, party(&by->threads[thread_of(mark)], c->pc[who] & PLACE, !reads));
             if (!reads) fail(e);
             remark(e, reason);
         }
@@ -300,8 +302,8 @@ const Written* written_at(uintptr_t address) {
 
 static void done_by_copy(uintptr_t address, size_t bytes, int action, const void* site) {
     for (uintptr_t at = address; at < address + bytes; at += 4) {
-        Found f = found_in_cluster(at, action, site);
-        if (f.region && f.region->cells) f.region->cells[(at - f.low) / f.region->grain].pc[action ? Cell::WRITER : Cell::READER] |= BY_COPY;
+        Cell* c = cell_of(found_in_cluster(at, action, site), at);
+        if (c) c->pc[action ? Cell::WRITER : Cell::READER] |= BY_COPY;
     }
 }
 
