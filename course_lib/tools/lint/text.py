@@ -7,7 +7,7 @@ from course_lib.tools.notebooks import exercise_of
 
 WORDS_PER_MINUTE = 120
 CORE_WORDS = 4000
-CORE_MINUTES = {0: 60, 1: 120, 3: 105, 6: 120, 12: 120}          # 90 for the others
+CORE_MINUTES = {0: 60, 1: 120, 3: 105, 6: 120}          # 90 for the others
 READING_MINUTES = 7                             # the longest stretch with nothing to run
 
 

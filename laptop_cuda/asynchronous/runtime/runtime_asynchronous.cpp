@@ -103,8 +103,7 @@ static void must_be_whole(Block& b, uintptr_t p, const Barrier& barrier) {
         const Cell* c = barrier.made ? cell_at(&b.threads[0], at) : nullptr;
         if (!c || c->mark[Cell::WRITER] == barrier.made) continue;
         laptop_error e = make_error("misused barrier", "reused", LAPTOP_SITE, 1);
-        uint64_t mark = c->mark[Cell::WRITER];
-        uint32_t by = run->intervals[interval_of(mark)].block;       // perhaps another block of the cluster
+        uint64_t mark = c->mark[Cell::WRITER], by = run->intervals[interval_of(mark)].block;      // perhaps another one
         e.who = party_of(by, thread_of(mark), c->pc[Cell::WRITER] & PLACE, 1), e.has_thread = 1;
         locate(e, b, p, 8);
         e.owner = by == b.linear ? 0 : b.linear + 1;
@@ -447,7 +446,6 @@ static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& e
     Block& given = owner_of((void*)in_shared.address);
     auto further = [&](const Block* b) { return (int64_t)(b->shared - given.shared); };
     c.thread = t->index, c.group = of(here()).threads[t->index].group, c.interval = here().interval, c.issuer = &here();
-    c.site = site;
     bool pushes = loads && (c.of_thread || (elsewhere.size() && is_shared((void*)elsewhere[0].address)));
     int writes = c.reduction ? 2 : 1;
     count_sides(pushes ? std::vector<Side>{in_shared} : elsewhere, loads && !pushes ? LAPTOP_COPY_IN : LAPTOP_COPY_OUT, site);
@@ -466,7 +464,7 @@ static void begin_copy(Copy c, const Side& in_shared, const std::vector<Side>& e
     for (const Stretch& s : c.stretches) {       // what lies beyond the tensor is not stored
         if (is_checked() && !loads) check_side({s.from, s.bytes, 1, 0}, 0, true, site);
     }
-    c.clock = t->clock;
+    c.clock = t->clock, c.site = site;
     if (is_checked()) {
         if (t->clock < 1u << 21) ++t->clock;
         unsettle();
