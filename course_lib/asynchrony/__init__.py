@@ -4,8 +4,7 @@
     swizzle       where a copy puts the bytes of a tile, and which banks a column of it meets
     pipeline      the ladder without a machine: who waits for whom, by the depth of a ring and the speeds"""
 from .kernels import asynchronous_attention, tile_map
-from .pipeline import Tile, consumer_waits, pipeline, taking_turns
+from .pipeline import Tile, pipeline, taking_turns
 from .swizzle import banks, swizzled
 
-__all__ = ["Tile", "asynchronous_attention", "banks", "consumer_waits", "pipeline", "swizzled", "taking_turns",
-           "tile_map"]
+__all__ = ["Tile", "asynchronous_attention", "banks", "pipeline", "swizzled", "taking_turns", "tile_map"]

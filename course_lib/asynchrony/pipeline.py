@@ -9,11 +9,12 @@ from course_lib.checks import check_sizes
 
 @dataclass(frozen=True)
 class Tile:
-    """The steps at which a tile was ordered, arrived, began to be used, and was left."""
+    """The steps at which a tile was ordered, arrived, began to be used, and was left; the steps waited for it."""
     ordered: int
     arrived: int
     started: int
     finished: int
+    waited: int
 
 
 def pipeline(tiles: int, stages: int, latency: int, copy: int, use: int) -> list[Tile]:
@@ -25,17 +26,12 @@ def pipeline(tiles: int, stages: int, latency: int, copy: int, use: int) -> list
     check_sizes(tiles=tiles, stages=stages, latency=latency, copy=copy, use=use)
     done = []
     for j in range(tiles):
-        before = done[-1] if done else Tile(0, 0, 0, 0)
+        before = done[-1] if done else Tile(0, 0, 0, 0, 0)
         ordered = max(before.ordered, done[j - stages].finished if j >= stages else 0)
         arrived = max(ordered + latency, before.arrived + copy)
         started = max(arrived, before.finished)
-        done.append(Tile(ordered, arrived, started, started + use))
+        done.append(Tile(ordered, arrived, started, started + use, started - before.finished))
     return done
-
-
-def consumer_waits(tiles: list[Tile]) -> list[int]:
-    """For each tile the steps in which the consumer had nothing to do before it."""
-    return [tile.started - before for tile, before in zip(tiles, [0, *(t.finished for t in tiles)])]
 
 
 def taking_turns(tiles: int, product: int, softmax: int, groups: int = 1, overlapped: bool = False):

@@ -1,5 +1,5 @@
 """A ring of stages: one producer, one consumer, and what each waits for (chapter 12)."""
-from course_lib.asynchrony import consumer_waits, pipeline
+from course_lib.asynchrony import pipeline
 from course_lib.explore.frame import Canvas, Explorable, Slider, amount
 
 TILES, LEFT, WIDE, HIGH, TOP, ROW = 8, 84, 600, 22, 34, 28
@@ -17,33 +17,33 @@ class Ring(Explorable):
 
     def draw(self, stages, latency, copy, use):
         tiles = pipeline(TILES, stages, latency, copy, use)
-        steps, waits = tiles[-1].finished, consumer_waits(tiles)
+        steps, waited = tiles[-1].finished, sum(tile.waited for tile in tiles)
         canvas = Canvas(700, 78 + ROW * (stages + 2))
-        canvas.text(LEFT, 20, f"{steps} steps; the consumer waits in {sum(waits)} of them", bold=True)
+        canvas.text(LEFT, 20, f"{steps} steps; the consumer waits in {waited} of them", bold=True)
         for row, name in enumerate(["producer", *(f"stage {n}" for n in range(stages)), "consumer"]):
             canvas.text(LEFT - 8, 49 + ROW * row, name, anchor="end")
-        draw_tiles(canvas, tiles, waits, stages)
+        draw_tiles(canvas, tiles, stages)
         pace = (steps - tiles[-1 - stages].finished) / stages
         canvas.text(LEFT, 62 + ROW * (stages + 2), fill="faint",
                     text=f"At the end {pace:.3g} steps per tile. Marks in the first row are orders, red is waiting.")
         ordered = ", ".join(str(tile.ordered) for tile in tiles)
         return canvas, (f"{amount(stages, 'stages')}, latency {latency}, {amount(copy, 'steps')} between two "
                         f"arrivals, {use} per use: tiles are ordered at {ordered}, the last is used after "
-                        f"{steps} steps. The consumer waits in {sum(waits)} of them; at the end {pace:.3g} per tile.")
+                        f"{steps} steps. The consumer waits in {waited} of them; at the end {pace:.3g} per tile.")
 
 
-def draw_tiles(canvas: Canvas, tiles: list, waits: list[int], stages: int) -> None:
+def draw_tiles(canvas: Canvas, tiles: list, stages: int) -> None:
     """Each tile's order, its two bars in its stage, and its use with the waiting before it."""
     def bar(row, begin, end, **look):
         canvas.rect(LEFT + scale * begin, TOP + ROW * row, scale * (end - begin), HIGH, **look)
 
     scale, last = WIDE / tiles[-1].finished, stages + 1
-    for i, (tile, wait) in enumerate(zip(tiles, waits)):
+    for i, tile in enumerate(tiles):
         kind, row, x = str(i % 4), 1 + i % stages, LEFT + scale * tile.ordered
         canvas.line(x, TOP, x, TOP + HIGH, thick=2)
         bar(row, tile.ordered, tile.arrived, fill=kind, shade=0.3, about=f"tile {i} is on the way")
         bar(row, tile.arrived, tile.finished, fill=kind, text=i, about=f"tile {i} is in stage {i % stages}")
         bar(last, tile.started, tile.finished, fill=kind, text=i, about=f"tile {i} is used")
-        if wait:
-            bar(last, tile.started - wait, tile.started, fill="warn", shade=0.35, stroke=None,
-                about=f"the consumer waits {amount(wait, 'steps')} for tile {i}")
+        if tile.waited:
+            bar(last, tile.started - tile.waited, tile.started, fill="warn", shade=0.35, stroke=None,
+                about=f"the consumer waits {amount(tile.waited, 'steps')} for tile {i}")

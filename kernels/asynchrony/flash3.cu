@@ -145,16 +145,11 @@ __global__ void __launch_bounds__(PRODUCER + 384, 1)
 // and the other block is to see no store of this one's. A release at the cluster's scope is a MEMBAR.ALL.GPU per
 // warp, tile and block, with which this rung took 1.4 times as long (H200, D = 128).
 __device__ __forceinline__ void arrive_at(uint64_t* barrier, int block) {
-    asm volatile(
-        "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
-        "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(tensor_core::shared_address(barrier)),
-        "r"(block)
-        : "memory");
+    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+                 "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(tensor_core::shared_address(barrier)),
+                 "r"(block) : "memory");
 }
-__device__ __forceinline__ void meet_cluster() {
-    ptx::barrier_cluster_arrive();
-    ptx::barrier_cluster_wait();
-}
+__device__ __forceinline__ void meet_cluster() { ptx::barrier_cluster_arrive(), ptx::barrier_cluster_wait(); }
 
 template <int D>
 struct SharedRing : Ring<D, ROWS, KEYS, SLOTS> {
@@ -166,8 +161,7 @@ struct SharedRing : Ring<D, ROWS, KEYS, SLOTS> {
         for (int i = 0; i < 2 * tiles; ++i) {
             uint64_t *full = &this->full[i % SLOTS], *empty = &this->empty[i % SLOTS];
             while (!ptx::mbarrier_try_wait_parity(ptx::sem_acquire, ptx::scope_cluster, empty,
-                                                  i / SLOTS % 2 ^ 1)) {
-            }
+                                                  i / SLOTS % 2 ^ 1)) {}
             expect(full, KEYS * D * sizeof(bf16));
             for (int c = 0; c < D; c += 64) {
                 const int half = block * KEYS / 2, at[] = {c, i / 2 * KEYS + half, kv_head};

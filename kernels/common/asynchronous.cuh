@@ -24,8 +24,7 @@ __device__ __forceinline__ void expect(uint64_t* barrier, uint32_t bytes) {
     ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, barrier, bytes);
 }
 __device__ __forceinline__ void wait(uint64_t* barrier, int parity) {
-    while (!ptx::mbarrier_try_wait_parity(barrier, parity)) {
-    }
+    while (!ptx::mbarrier_try_wait_parity(barrier, parity)) {}
 }
 
 // ---- Copies by a tensor map of (heads, rows, columns). The map knows the tile's size; what a tile has beyond

@@ -136,10 +136,9 @@ __global__ void filled(const float* x, float* y, int n, int fault) {
     } else {
         token = bar.arrive();
     }
-    uint64_t* native = cuda::device::barrier_native_handle(bar);
+    while (fault == 4 && !ptx::mbarrier_test_wait(cuda::device::barrier_native_handle(bar), token)) asm volatile("nanosleep.u32 20;");
     if (fault == 3) __nanosleep(1000000);                       // which orders nothing
-    while (fault == 4 && !ptx::mbarrier_test_wait(native, token)) asm volatile("nanosleep.u32 20;");
-    if (fault != 2 && fault != 3) bar.wait(std::move(token));
+    else if (fault != 2) bar.wait(std::move(token));
     y[threadIdx.x] = 2 * tile[threadIdx.x];
 }
 __global__ void against_rules(const float* x, float* y, int rule) {

@@ -75,13 +75,11 @@ __global__ void of_one_thread(const float4* x, float4* y, int n, int waits) {
 }
 __global__ void dependent(const float* x, float* y, int waits) {
     __shared__ float tile[128];
-    asm volatile("griddepcontrol.wait;" ::: "memory");           // for the grids before: there is none under way
     tile[threadIdx.x] = x[threadIdx.x];
-    asm volatile("griddepcontrol.launch_dependents;");
     if (waits) __syncthreads();
-    else cudaGridDependencySynchronize();                        // not for threads of this one
+    asm volatile("griddepcontrol.launch_dependents; griddepcontrol.wait;" ::: "memory");     // for grids, not for threads
+    cudaTriggerProgrammaticLaunchCompletion(), cudaGridDependencySynchronize();
     y[threadIdx.x] = tile[127 - threadIdx.x];
-    cudaTriggerProgrammaticLaunchCompletion();
 }
 __global__ void too_few(float* y) {
     __shared__ Barrier bar;
@@ -108,8 +106,7 @@ __global__ void atomics(int* sum, unsigned* most, int* ticket) {
 
 # threads and shared bytes, what it is given for n, and what it makes of 1,024 numbers
 SHAPES = {"mirrored": ((128,), (), lambda x: np.concatenate([(t + 1) * (x[127::-1] + t) for t in range(3)])),
-          "copied_by_barrier": ((128,), (), lambda x: x[127::-1]),
-          "dependent": ((128,), (), lambda x: x[127::-1]),
+          **dict.fromkeys(("copied_by_barrier", "dependent"), ((128,), (), lambda x: x[127::-1])),
           "pipelined": ((64, 512), (5,), lambda x: x[:320].reshape(5, 64)[:, ::-1].ravel()),
           "of_one_thread": ((64,), (4,), lambda x: x.reshape(4, 64, 4)[:, ::-1].ravel())}
 

@@ -63,8 +63,7 @@ __global__ void __cluster_dims__(2) handed(const float* x, float* y, int fault) 
         while (fault == 7 ? !ptx::mbarrier_try_wait_parity(&bar, 0) : fault != 8 && !over(&bar, 0)) {}            // 7: of the block's scope
         y[t] = 2 * tile[63 - t];
     }
-    if (fault == 9) meet();
-    if (fault == 9 && !rank && t == 3) *ptx::mapa(ptx::space_cluster, &bar, 1) = 0;                               // an mbarrier still
+    if (fault == 9 && (meet(), !rank && t == 3)) *ptx::mapa(ptx::space_cluster, &bar, 1) = 0;      // an mbarrier still
     meet();
 }
 
