@@ -16,7 +16,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .packs import folders, include_flags, same_headers
+from .packs import core_alone, folders, include_flags, same_headers
 from .text.diagnostics import REFUSED, WARNINGS, CompileError, program_errors, read_errors, read_nvcc_errors
 from .toolchain import by_value, shipped, unset
 from .toolchain.cache import cache, digest, locked, prefer_cache, prune, used, user_cache
@@ -58,7 +58,7 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include + warn
     if traced:
         flags += tool.own_arrays(text) if tool.clang else [by_value.FLAG]
-    own, runtime = _beforehand(tool, flags, text.startswith(HEAD))
+    own, runtime = _beforehand(tool, flags, text.startswith(HEAD), not core_alone(text))
     link = _link(tool, [str(runtime)])
     made = cache() / digest(text, *flags, *link, *tool.command, tool.version)
     prune(cache(), made)
@@ -111,36 +111,42 @@ def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[s
 
 
 @functools.lru_cache
-def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) -> Path:
+def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...], whole: bool = True) -> Path:
+    """The core's runtime; the whole one is its objects with those of the packs."""
+    core, *packs = folders("runtime")
+    if whole and not packs:
+        return build_runtime(tool, engine, root, extra, False)
+    below = sorted(build_runtime(tool, engine, root, extra, False).parent.glob("*.o")) if whole else []
     flags = ["-std=c++17", "-fPIC", "-pthread", "-Wall", f"-I{RUNTIME}",
              *(f"-I{folder}" for folder in folders("include"))]
     # its own copies of what the standard library's headers define, not a program's with hooks
     own = [] if sys.platform == "darwin" else ["-Wl,-Bsymbolic-functions"]
-    parts = runtime_parts(folders("runtime"), tool.clang)
+    parts = runtime_parts(packs if whole else [core], tool.clang)
     made = root / ("runtime-" + digest(engine, *flags, *own, *extra, str(parts), *tool.command, tool.version))
     files = {f"part{i}.cpp": text for i, (text, _) in enumerate(parts)}
     sources = {made / name: [level, *extra] for name, (_, level) in zip(files, parts)}
     failed = lambda output: RuntimeError(f"the runtime in {RUNTIME} does not compile:\n{output}")
-    link = _link(tool, ["-pthread", "-ldl", *own, *extra])
-    with saying("the engine's runtime, once on this machine", made / "library.json"):
+    link = _link(tool, [*map(str, below), "-pthread", "-ldl", *own, *extra])
+    with saying(f"the engine's runtime{' for packs' * whole}, once on this machine", made / "library.json"):
         return _build(made, files, sources, flags, link, tool, failed)
 
 
-def runtime_library() -> Path:
-    """Fibers, hooks, counters, checks behind every kernel: a wheel brings them, or a compiler builds once."""
+def runtime_library(whole: bool = True) -> Path:
+    """Fibers, hooks, counters, checks behind every kernel: a wheel brings them, or a compiler builds once.
+    Without `whole` it may lack what packs bring: a first kernel waits for less."""
     # a test builds it under ASan
     extra = tuple(shlex.split(os.environ.get("LAPTOP_CUDA_RUNTIME_FLAGS", "")))
     tool, engine = compiler(), engine_digest()
     # zig links another C++ library than a wheel's runtime
     found = None if extra or tool.zig else shipped.brought(engine)
-    return found or build_runtime(tool, engine, cache(), extra)
+    return found or build_runtime(tool, engine, cache(), extra, whole)
 
 
-def _beforehand(tool: Compiler, flags: list[str], headers: bool) -> tuple[list[str], Path]:
+def _beforehand(tool: Compiler, flags: list[str], headers: bool, whole: bool = True) -> tuple[list[str], Path]:
     """Flags for the precompiled headers that begin a source, and the runtime: made once, side by side."""
     with ThreadPoolExecutor(1) as beside:
         own = beside.submit(precompiled, tool, flags, include_flags()) if headers else None
-        runtime = runtime_library()
+        runtime = runtime_library(whole)
         return own.result() if own else [], runtime
 
 

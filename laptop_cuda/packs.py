@@ -124,6 +124,16 @@ def has_header(name: str) -> bool:
     return name in same_headers() or header(name) is not None
 
 
+def core_alone(text: str) -> bool:
+    """Whether a source includes headers of the core and of the system alone, so that it calls no pack's runtime."""
+    theirs = {name for pack in packs()[1:] for name in pack.same}
+
+    def of_core(mark: str, name: str) -> bool:
+        found = header(name)
+        return name not in theirs and (mark == "<" if found is None else found.is_relative_to(PACKAGE / "include"))
+    return all(of_core(*match) for match in re.findall(r'#\s*include\s*(\S)([^>"\s]*)', text))
+
+
 def is_first(name: str) -> bool:
     """Whether this header goes before what a source defines itself."""
     return any(name.startswith(pack.first) for pack in packs() if pack.first) and has_header(name)

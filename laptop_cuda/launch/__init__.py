@@ -4,6 +4,7 @@ The structures mirror `include/engine.h`; the runtime is a library built once.""
 # over the guide: one launch, both directions
 import ctypes
 import functools
+import threading
 from contextlib import contextmanager
 from ctypes import POINTER, c_int32, c_void_p
 from dataclasses import dataclass
@@ -60,6 +61,9 @@ def context(made: Context):
         _contexts.remove(made)
 
 
+_one_at_a_time = threading.Lock()         # each runtime has handlers of signals: the core's, and the one with packs
+
+
 @functools.lru_cache(maxsize=None)
 def _runtime(library: str):
     """(run, free) of the runtime that a kernel's library was linked with."""
@@ -93,7 +97,8 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
         result.inputs = Inputs(launch, keep, now.keeper, held(library))
     arrays_of = [v for p, v in zip(params, values) if p.kind == "pointer"]
     launch.child_done = family.listen(result, arrays_of)
-    answer = laptop_run(ctypes.byref(launch))
+    with _one_at_a_time:
+        answer = laptop_run(ctypes.byref(launch))
     launch.child_done = None
     try:
         finish(result, answer.contents, arrays_of)

@@ -2,8 +2,8 @@
 import os
 from pathlib import Path
 
-# What a kernel calls at each access and meeting, and what counts. The rest is to be built soon.
-HOT = ("asynchronous", "fibers", "hooks", "own", "sanitize", "schedule", "trace", "warp")
+# What a kernel calls at each access, and what counts. The rest is to be built soon.
+HOT = ("asynchronous", "fibers", "hooks", "own", "sanitize", "trace", "warp")
 
 
 def runtime_parts(folders: list[Path], clang: bool) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from laptop_cuda import build
+from laptop_cuda.packs import core_alone
 
 PACKS = sorted(file.parent.name for file in build.PACKAGE.glob("*/pack.toml"))
 USE = r"""
@@ -95,3 +96,11 @@ def test_no_module_and_no_header_of_the_core_takes_one_of_a_pack():
         elif parts[0] in ("include", "runtime"):
             included = re.findall(r'#\s*include\s*[<"]([^>"/]+)', path.read_text())
             assert not set(included) & taken, path
+
+
+def test_a_first_kernel_waits_for_the_core_alone():
+    own = "#include <each_thread.h>\n#include <cmath>\n# include \"cuda_runtime.h\"\n#include<cooperative_groups.h>\n"
+    assert core_alone(own) and build.runtime_library(False) != build.runtime_library()
+    for name in ("<host_launch.h>", "<cuda/barrier>", "<cub/cub.cuh>", "<omp.h>", "<cuda/std/array>", "<cudaTypedefs.h>",
+                 '"/of/the/cache/rewritten.h"', '"beside.h"', "MACRO"):
+        assert not core_alone(f"{own}#include {name}\nint after;\n"), name

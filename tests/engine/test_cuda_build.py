@@ -22,7 +22,7 @@ KERNEL = "__global__ void k(float* x) {{\n  x[0] = {value};\n}}\n"
 def own_cache(tmp_path, monkeypatch):
     """Kernels are built in a folder of the test's own; the runtime is the shared one."""
     runtime = build.runtime_library()
-    monkeypatch.setattr(build, "runtime_library", lambda: runtime)
+    monkeypatch.setattr(build, "runtime_library", lambda *_: runtime)
     (tmp_path / "cache").mkdir()
     monkeypatch.setattr(build, "cache", lambda: tmp_path / "cache")
     return tmp_path
@@ -96,7 +96,7 @@ def test_processes_that_build_the_same_thing_at_once(tmp_path):
         sys.path.insert(0, {str(build.PACKAGE.parent)!r})
         from pathlib import Path
         from laptop_cuda import build
-        build.runtime_library = lambda: Path({str(build.runtime_library())!r})
+        build.runtime_library = lambda *_: Path({str(build.runtime_library())!r})
         text = "#include <host_launch.h>\\n__global__ void k(float* x) {{ x[0] = 1; }}"
         print(build.library(text, "k.cu", text, None, False))
     """)
@@ -217,7 +217,7 @@ ERRORS = [
 def test_errors_name_the_students_line(source, line, words, compiler, needs, monkeypatch):
     monkeypatch.setenv("CXX", needs(compiler))
     runtime = build.runtime_library()
-    monkeypatch.setattr(build, "runtime_library", lambda: runtime)
+    monkeypatch.setattr(build, "runtime_library", lambda *_: runtime)
     with pytest.raises(cuda.CompileError) as caught:
         Module(source, "k.cu")
     error = caught.value

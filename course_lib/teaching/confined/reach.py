@@ -92,10 +92,10 @@ def spare_uid() -> int:
 
 
 @lru_cache(maxsize=1)
-def engine_runtime() -> Path | None:
-    """The folder of the engine's runtime library, built if need be; None where there is no compiler."""
+def engine_runtime() -> set[Path]:
+    """The folders of the engine's runtime, with and without packs, built if need be; none without a compiler."""
     try:
         from laptop_cuda import build
-        return build.runtime_library().parent
+        return {build.runtime_library(whole).parent for whole in (True, False)}
     except Exception:
-        return None
+        return set()

@@ -142,7 +142,7 @@ class Sandbox:
             self.uid = self.first_uid + self.runs % UIDS
         folder = self.base / f"run{self.runs}"
         folder.mkdir(mode=0o700)
-        if engine and (runtime := engine_runtime()):
+        for runtime in engine_runtime() if engine else ():
             shutil.copytree(runtime, folder / "build" / "cuda" / runtime.name)
         if self.uid:
             for path in (folder, *folder.rglob("*")):
