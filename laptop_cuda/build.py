@@ -111,7 +111,7 @@ def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[s
 
 
 @functools.lru_cache
-def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...], whole: bool = True) -> Path:
+def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...], whole=True) -> Path:
     """The core's runtime; the whole one is its objects with those of the packs."""
     core, *packs = folders("runtime")
     if whole and not packs:
@@ -142,7 +142,7 @@ def runtime_library(whole: bool = True) -> Path:
     return found or build_runtime(tool, engine, cache(), extra, whole)
 
 
-def _beforehand(tool: Compiler, flags: list[str], headers: bool, whole: bool = True) -> tuple[list[str], Path]:
+def _beforehand(tool: Compiler, flags: list[str], headers: bool, whole=True) -> tuple[list[str], Path]:
     """Flags for the precompiled headers that begin a source, and the runtime: made once, side by side."""
     with ThreadPoolExecutor(1) as beside:
         own = beside.submit(precompiled, tool, flags, include_flags()) if headers else None

@@ -61,7 +61,7 @@ def context(made: Context):
         _contexts.remove(made)
 
 
-_one_at_a_time = threading.Lock()         # each runtime has handlers of signals: the core's, and the one with packs
+_one_at_a_time = threading.Lock()         # the core's runtime and the whole one each catch signals
 
 
 @functools.lru_cache(maxsize=None)

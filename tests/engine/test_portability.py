@@ -69,21 +69,20 @@ def kernel_source() -> str:
 
 
 def run_without_python(folder: Path, compiler: str, *emulator: str) -> str:
-    """Builds the runtime, the kernels and arm64_main.cpp with one compiler, and runs them."""
+    """Builds the core's runtime, the kernels and arm64_main.cpp with one compiler, and runs them."""
     folder.mkdir()
     tool = build.Compiler((compiler,), "clang" in compiler, "")
     (folder / "kernels.cpp").write_text(kernel_source())
-    runtime = folder / "libruntime.so"
-    shell(compiler, "-std=c++17", "-O2", "-g1", "-fPIC", "-shared", "-pthread", f"-I{build.HEADERS}",
-          *sorted(build.RUNTIME.glob("runtime*.cpp")), "-o", runtime, "-ldl")
+    runtime = build.build_runtime(tool, "", folder, (), whole=False)
     libraries = []
     for name, flags in (("plain", tool.plain()), ("traced", tool.traced())):
         libraries.append(folder / f"{name}.so")
         shell(compiler, *build.COMMON, *flags, f"-I{build.HEADERS}", "-c", folder / "kernels.cpp", "-o",
               folder / f"{name}.o")
-        shell(compiler, folder / f"{name}.o", "-shared", "-o", libraries[-1], runtime, f"-Wl,-rpath,{folder}")
+        shell(compiler, folder / f"{name}.o", "-shared", "-o", libraries[-1], runtime,
+              f"-Wl,-rpath,{runtime.parent}")
     shell(compiler, "-std=c++17", f"-I{build.HEADERS}", HERE / "arm64_main.cpp", "-o", folder / "main",
-          runtime, f"-Wl,-rpath,{folder}", "-ldl")
+          runtime, f"-Wl,-rpath,{runtime.parent}", "-ldl")
     return shell(*emulator, folder / "main", *libraries)
 
 
