@@ -19,8 +19,12 @@ by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 # in float16 and bfloat16, which differ in how they round: the slow suite runs both
 TWINS = [c for c in CASES if c.dtype is F16 and (c.kernels, BF16) in {(k.kernels, k.dtype) for k in CASES}]
 
+# two to four seconds each, and their chapters run these kernels in quick tests
+LONG = {"w2_backward_keys", "flash3_three_groups", "flash3_forward"}
+SLOW = [c for c in CASES if c in TWINS or LONG & {*c.kernels}]
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (case in TWINS))
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (case in SLOW))
                                   for case in CASES])
 def test_on_the_engine(case):
     for seed, shape in enumerate(case.small):
