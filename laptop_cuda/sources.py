@@ -25,10 +25,11 @@ def read(path: Path) -> str:
 
 
 def files_of(text: str, folder: Path | None, search: tuple[Path, ...] = (),
-             missing: set[str] = frozenset()) -> list[Outline]:
+             missing: set[str] = frozenset(), blamed: set[str] = frozenset()) -> list[Outline]:
     """The source and the files that it includes from its own folder or from `search`, each once.
 
-    They hold kernels and shared arrays too. Host code of libraries, or that uses `missing`, is left out."""
+    They hold kernels and shared arrays too. Host code of libraries is left out, and what uses `missing` in the
+    source and in files of the names `blamed`, or anywhere if it has none."""
     texts, paths, homes = [text], [None], [folder]
     for number in range(10_000):
         if number == len(texts):
@@ -39,13 +40,22 @@ def files_of(text: str, folder: Path | None, search: tuple[Path, ...] = (),
                 texts.append(read(path))
                 paths.append(path)
                 homes.append(path.parent)
-    made = texts
+    made = _spelled(texts)
     for libraries in packs.named("libraries"):
-        made = libraries.without_libraries(made, missing)
+        made = libraries.without_libraries(
+            made, missing, [not blamed or path is None or path.name in blamed for path in paths])
     found = [outline(text) for text in made]
     for file, path, text in zip(found, paths, texts):
         file.path, file.as_read, file.together = path, text, found
     return found
+
+
+def _spelled(texts: list[str]) -> list[str]:
+    """The texts with `__shared__` for macros that are no more."""
+    for macro in {m[1] for text in texts for m in re.finditer(r"(?m)^\s*#\s*define\s+(\w+)\s+__shared__\s*$", text)}:
+        texts = [re.sub(rf"(#\s*define\s+{macro}\b.*)|\b{macro}\b", lambda m: "" if m[1] else "__shared__", text)
+                 for text in texts]
+    return texts
 
 
 def beside(name: str, folder: Path | None, search: tuple[Path, ...] = ()) -> Path | None:
@@ -78,7 +88,7 @@ def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...
                 return f"{match.group(1)}<{other}>" if other else match.group()
             if path not in copies:
                 copies[path] = None                     # an include of itself, behind a guard, adds nothing
-                copy = f'#line 1 "{path.name}"\n{one(included, path.parent)}'
+                copy = f'#define {table.read_mark(path)}\n#line 1 "{path.name}"\n{one(included, path.parent)}'
                 copies[path] = rewritten_header(path.name, copy)
             return f'{match.group(1)}"{copies[path]}"' if copies[path] else ""
         text = rewrite(file, loops)

@@ -17,7 +17,7 @@ struct alignas(2) LAPTOP_SCALAR {
     LAPTOP_IN_PLACE constexpr LAPTOP_SCALAR(const LAPTOP_SCALAR& other) : __x(other.__x) {}
     LAPTOP_IN_PLACE LAPTOP_SCALAR& operator=(const LAPTOP_SCALAR& other) { return __x = other.__x, *this; }
 #endif
-    LAPTOP_QUIET LAPTOP_SCALAR(LAPTOP_RAW raw) : __x(raw.x) {}
+    LAPTOP_QUIET constexpr LAPTOP_SCALAR(LAPTOP_RAW raw) : __x(raw.x) {}
     LAPTOP_QUIET LAPTOP_SCALAR(float value) : __x(LAPTOP_FORMAT::narrow(value)) {}
     LAPTOP_QUIET LAPTOP_SCALAR(double value) : __x(laptop::narrow<LAPTOP_FORMAT>(value)) {}
     template <class Integer, class = std::enable_if_t<std::is_integral<Integer>::value>>

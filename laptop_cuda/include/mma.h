@@ -12,6 +12,13 @@ struct matrix_a; struct matrix_b; struct accumulator;
 struct row_major; struct col_major;
 enum layout_t { mem_row_major, mem_col_major };
 namespace precision { struct tf32; }
+// of 1 and 4 bits: declared for headers that name them; a kernel that uses them ends there
+namespace experimental {
+namespace precision { struct b1 { int bits; }; struct s4 : b1 {}; struct u4 : b1 {}; }
+enum bmmaBitOp { bmmaBitOpXOR = 1, bmmaBitOpAND = 2 };
+enum bmmaAccumulateOp { bmmaAccumulateOpPOPC = 1 };
+}  // namespace experimental
+template <class... F> LAPTOP_FN void bmma_sync(F&&...) { laptop::unknown("nvcuda::wmma::bmma_sync"); }
 
 template <class T> struct laptop_stored { typedef T type; };
 template <> struct laptop_stored<precision::tf32> { typedef float type; };

@@ -18,8 +18,14 @@ def kernel_library(files: list[Outline], name: str, source: str, wanted: list[tu
 
     def built(loops: Loops) -> Path:
         text = written(files, name, wanted, start, include, loops, entry)
-        return build.library(text, name, source, folder, traced, beside, include,
-                             [f"-std={files[0].std}", *warnings_wanted()])
+        given = text, name, source, folder, traced, beside, include
+        more = [f"-std={files[0].std}", *warnings_wanted()]
+        try:
+            return build.library(*given, more)
+        except build.CompileError as error:
+            if "changes meaning of" not in error.output:    # nvcc has qualified each name before g++ sees it
+                raise
+            return build.library(*given, [*more, "-fpermissive"])
     made = loops_or_none({} if traced else loops_of(files, name), built)
     check_library(made, name, source)
     return load_library(made, wanted)

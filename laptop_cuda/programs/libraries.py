@@ -29,24 +29,27 @@ NO_RETURN = "for(;;);"
 OPAQUE = re.compile(r"Tensor|(cublas|cublasLt|cudnn|cusparse|cusolverDn)Handle_t|ncclComm_t")
 
 
-def without_libraries(texts: list[str], missing: set[str] = frozenset()) -> list[str]:
-    """The texts of a source and of its includes; host code of libraries and of `missing` functions is left
-    out. Of names such as `cub::BlockHistogram` in `missing`, device functions become traps."""
+def without_libraries(texts: list[str], missing: set[str] = frozenset(), blamed: list[bool] = ()) -> list[str]:
+    """The texts of a source and of its includes; host code of libraries is left out, and of `missing` functions
+    in the files that are `blamed`. Of names such as `cub::BlockHistogram` in `missing`, device functions become
+    traps."""
     unknown = {name for name in missing if "::" in name}
     missing = missing - unknown
     if unknown:
         texts = [_trapped(text, unknown) for text in texts]
-    if not missing and not any(LIBRARY_HEADER.search(text) for text in texts):
+    if not missing and not any(LIBRARY_HEADER.search(text) or "torch::Tensor" in text for text in texts):
         return texts
     texts = [LIBRARY_HEADER.sub(_types, text) for text in texts]
     files = [outline(text) for text in texts]
     if any(GLOBAL.fullmatch(f.name) for file in files for f in file.functions):      # the source's own
         files = [outline(text.replace("laptop_torch_warps.h", "laptop_torch.h")) for text in texts]
-    macros = _library_macros(files, missing)
+    macros = {where: _library_macros(files, missing if where else set()) for where in (False, True)}
     taken = {name for file in files for name in _taken(file.tokens)}
-    names = macros | taken | set(missing)
-    gone = _library_functions(files, names)
-    return [_without(file, gone, names, macros, taken, missing) for file in files]
+    names = {where: macros[where] | taken | (missing if where else set()) for where in (False, True)}
+    blamed = blamed or [True] * len(files)
+    gone = _library_functions([(file, names[where]) for file, where in zip(files, blamed)])
+    return [_without(file, gone, names[where], macros[where], taken, missing if where else set())
+            for file, where in zip(files, blamed)]
 
 
 def first_library(text: str) -> tuple[str, int] | None:
@@ -110,20 +113,22 @@ def _library_macros(files: list[Outline], missing: set[str]) -> set[str]:
         found |= more
 
 
-def _library_functions(files: list[Outline], names: set[str]) -> list[Function]:
-    hosts = [(file, f) for file in files for f in file.functions if not f.on_device and not f.member]
-    kept = {f.name for file in files for f in file.functions if f.on_device or f.member}
+def _library_functions(files: list[tuple[Outline, set[str]]]) -> list[Function]:
+    """Host functions that use a library, or in their file one of the names beside it; and those that call them."""
+    hosts = [(file, names, f) for file, names in files for f in file.functions if not f.on_device and not f.member]
+    kept = {f.name for file, _ in files for f in file.functions if f.on_device or f.member}
     gone: list[Function] = []
-    names = set(names)
+    lost: set[str] = set()
     while True:
-        more = [f for file, f in hosts if not any(f is g for g in gone) and any(
-            _of_library(file.tokens, i) or file.tokens[i].text in names for i in range(f.first, f.body[1]))]
+        more = [f for file, names, f in hosts if not any(f is g for g in gone) and any(
+            _of_library(file.tokens, i) or file.tokens[i].text in names or file.tokens[i].text in lost
+            for i in range(f.first, f.body[1]))]
         if not more:
             return gone
         gone += more
-        left = {f.name for _, f in hosts if not any(f is g for g in gone)}     # check(cudaError_t) of several
-        names |= {f.name for f in more} - kept - left
-        names |= _library_macros(files, names)
+        left = {f.name for _, _, f in hosts if not any(f is g for g in gone)}     # check(cudaError_t) of several
+        lost |= {f.name for f in more} - kept - left
+        lost |= _library_macros([file for file, _ in files], lost)
 
 
 def _without(file: Outline, gone: list[Function], names: set[str], macros: set[str], taken: set[str],
@@ -133,13 +138,13 @@ def _without(file: Outline, gone: list[Function], names: set[str], macros: set[s
     kept = {f.name for f in file.functions} - {f.name for f in gone}
     spans = {(tokens[f.first].start, tokens[f.body[1]].end, "") for f in here}
     members = [f for f in file.functions if f.member and not f.on_device]
-    spans |= {span for f in members for span in _inside(tokens, f, names)}
     lost = {f.name for f in gone} - kept
+    spans |= {span for f in members for span in _inside(tokens, f, names | lost)}
     for i, token in enumerate(tokens):
         if file.namespace[i] is None:
             continue
-        if token.text in macros and tokens[min(i + 1, len(tokens) - 1)].text == "(":
-            last = match_forward(tokens, i + 1)
+        last = match_forward(tokens, i + 1) if [t.text for t in tokens[i + 1:i + 2]] == ["("] else 0
+        if last and (token.text in macros or token.text.isupper() and (missing | lost) & {t.text for t in tokens[i:last]}):
             last += last + 1 < len(tokens) and tokens[last + 1].text == ";"
             spans.add((token.start, tokens[last].end, ""))
         elif (_of_library(tokens, i) or token.text in taken or token.text in lost and _instance(tokens, i)

@@ -61,7 +61,9 @@ def dropped(part: Part, first: int, last: int) -> tuple[set[int], list[str]]:
             drop.update(range(i, close + 1))
             i = close
         elif token.text in ("(", "[", "{"):
-            i = match_forward(part.tokens, i)
+            close = match_forward(part.tokens, i)
+            drop.update(range(i, close + 1) if part.tokens[i + 1].text == "[" else ())      # [[maybe_unused]]
+            i = close
         i += 1
     return drop, alignments
 

@@ -96,6 +96,18 @@ def expression(kernel: KernelText, instance: str, overloaded: bool) -> str:
     return f"&::{kernel.name}{instance}"
 
 
+def read_mark(path) -> str:
+    """Defined where the compiler has read the file, which may be included under an #if."""
+    return "LAPTOP_READ_" + re.sub(r"\W", "_", path.name)
+
+
+def _of_each(sources: list[Outline], found) -> list[tuple[str, str, tuple]]:
+    reached = {source.path: ((f"#if !defined LAPTOP || defined {read_mark(source.path)}",),)
+               for source in sources if source.path}
+    return [(name, value, reached.get(source.path, ()) + conditions)
+            for source in sources for name, value, conditions in found(source)]
+
+
 def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -> str:
     """The end of a generated source: entries, then the table of rows.
 
@@ -116,9 +128,9 @@ def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -
             rows += guarded(kernel.conditions, _names(kernel, number))
         rows += guarded(kernel.conditions, f'{{"kernel", "{number}", (void*)laptop_entry_{number}, '
                         f"laptop_entries::types({address}), {bounds}, 0.0, nullptr, 0}},\n")
-    for name, value, conditions in (c for source in sources for c in constants(source)):
+    for name, value, conditions in _of_each(sources, constants):
         rows += guarded(conditions, f'laptop_entries::constant("{name}", {value}),\n')
-    for name, value, conditions in (s for source in sources for s in symbols(source)):
+    for name, value, conditions in _of_each(sources, symbols):
         kind = f"std::remove_all_extents_t<decltype({value})>"
         rows += guarded(conditions, f'{{"symbol", "{name}", nullptr, laptop_entries::text<{kind}>, '
                         f"std::is_const<{kind}>::value, 0.0, (void*)&{value}, sizeof({value})}},\n")

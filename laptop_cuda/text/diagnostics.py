@@ -13,24 +13,30 @@ MISSING = ": name the source that has it too, or its library by -l"
 OWN_WARNING = tuple(f"[{name}]" for name in WARNINGS)
 UNDEFINED = re.compile(r"undefined reference to [`'](.*?)'|undefined symbol: (.*)$")
 
+# as GNU's linker names a file, and as LLVM's does
+BLAMED = re.compile(r"([^/\s:]+):\d+: undefined reference|referenced by ([^/\s:]+):\d+")
+
 # both name the variable, and in a note the line that declares it
 UNSET = re.compile(r"(?:variable )?'(?P<variable>[\w.:]+)' (?:is|may be) (?:used )?uninitialized")
 DECLARED = re.compile(r"'(?P<variable>[\w.:]+)' (?:was )?declared here|initialize the variable '(?P<other>\w+)'")
 
 # as g++ says it, and as clang does
 NOT_A_MEMBER = re.compile(r"error: (?:no (?:member|type|template) named )?'(\w+)' "
-                          r"(?:is not a member of|in namespace) '((?:cub|at|c10|torch)(?:::\w+)*)'")
+                          r"(?:is not a member of|in namespace) '((?:cub|at|c10|torch)(?:::\w+)*)'"
+                          r"|error: '((?:cub|at|c10|torch)(?:::\w+)+)' has not been declared")
 
 
-def undefined_names(output: str) -> set[str]:
-    """The last parts of the names that the linker missed: `forward` of `ns::Net::forward(int)`."""
+def undefined_names(output: str) -> tuple[set[str], set[str]]:
+    """The last parts of the names that the linker missed, `forward` of `void ns::Net::forward<4>(int)`, and the
+    files that use them."""
     symbols = (match[1] or match[2] for match in map(UNDEFINED.search, output.splitlines()) if match)
-    return {re.split(r"[(<\[]", symbol.removeprefix("vtable for "))[0].split("::")[-1] for symbol in symbols}
+    return ({re.split(r"[(<\[]", symbol)[0].split()[-1].split("::")[-1].lstrip("~") for symbol in symbols},
+            {match[1] or match[2] for match in BLAMED.finditer(output)})
 
 
 def unknown_names(output: str) -> set[str]:
     """Names of CUB and torch that the compiler did not find: `cub::BlockHistogram`."""
-    return {f"{scope}::{name}" for name, scope in NOT_A_MEMBER.findall(output)}
+    return {whole or f"{scope}::{name}" for name, scope, whole in NOT_A_MEMBER.findall(output)}
 
 
 class CompileError(Exception):

@@ -439,6 +439,19 @@ template <class F>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F f, int threads, size_t shared, unsigned) {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, f, threads, shared);
 }
+// As many as a cluster may have everywhere, and as many as fit by their threads.
+template <class F> cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, F, const cudaLaunchConfig_t*) {
+    return *size = 8, cudaSuccess;
+}
+template <class F> cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, F f, const cudaLaunchConfig_t* c) {
+    int threads = c->blockDim.x * c->blockDim.y * c->blockDim.z;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(clusters, f, threads, c->dynamicSmemBytes);
+    *clusters *= laptop::model_card().multiProcessorCount;
+    for (unsigned i = 0; i < c->numAttrs; ++i)
+        if (const auto& s = c->attrs[i].val.clusterDim; c->attrs[i].id == cudaLaunchAttributeClusterDimension)
+            *clusters /= s.x * s.y * s.z;
+    return cudaSuccess;
+}
 template <class F, class S = size_t>           // S: shared memory, or a function that gives it for a block's size
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, F, S = {}, int limit = 0) {
     *block = limit > 0 && limit < 1024 ? limit : 1024;

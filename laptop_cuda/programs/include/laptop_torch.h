@@ -120,9 +120,17 @@ LAPTOP_TORCH_COMPLEX(c10::complex<T>, exp, (c10::complex<T>{::exp(z.real_) * ::c
 #undef LAPTOP_TORCH_COMPARISON
 #undef LAPTOP_TORCH_NUMBER
 
+namespace c10 {               // of host classes, which sources tell apart
+template <class T> struct intrusive_ptr : std::shared_ptr<T> { using std::shared_ptr<T>::shared_ptr; };
+template <class T> struct List : std::vector<T> {};
+}  // namespace c10
 namespace at {
+struct SymIntArrayRef {};
+struct TensorList {};
 using c10::BFloat16;
 using c10::Half;
+using std::nullopt;
+using std::optional;
 
 template <typename T> struct DefaultPtrTraits { typedef T* PtrType; };
 template <typename T> struct RestrictPtrTraits { typedef T* __restrict__ PtrType; };
