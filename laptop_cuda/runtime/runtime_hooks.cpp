@@ -201,6 +201,7 @@ int update_how = 0;
 void will_update(void* p, size_t bytes, const void* site, int how) {
     Thread* t = current;
     if (!t) return host_touches((uintptr_t)p, bytes, 2, site);
+    t->awaits = (uintptr_t)p;
     if (run->traced) update_how = how;
     if (run->sanitizing && how & ONLY_WRITES && t->log) {
         Found f = find((uintptr_t)p, bytes, 2, site);

@@ -218,3 +218,27 @@ def test_limits_of_torchs_numbers(name, dtype):
     compiled(NAMES)[f"limits<{name}>"][1, 1](y)
     assert y[:5].tolist() == [of.min, of.max, float("inf"), -float("inf"), of.eps]
     assert y[5].isnan() and y[6] == 4 + 3
+
+
+def test_kernels_do_without_functions_of_other_sources(tmp_path):
+    (tmp_path / "suite.h").write_text("""
+        namespace suite { int enter(const char*); void note(int);
+        template <class T> void check(T x) { note(x); }
+        struct Registered { int at; Registered(int n) : at(n) { check(n); } }; }
+        #define TEST(name) static suite::Registered name##_entered(suite::enter(#name)); void name##_test()
+        #define EXPORT(function) void (*exported_##function)(float*) = function;""")
+    (tmp_path / "hidden.h").write_text("constexpr int HIDDEN = 4;")
+    (tmp_path / "k.cu").write_text("""#include "suite.h"
+        #ifdef WITH_HIDDEN
+        #include "hidden.h"
+        #endif
+        #define SHARED __shared__
+        template <class T, int N> __global__ void far(T* x);
+        __global__ void near(float* x) { [[maybe_unused]] SHARED float s; if (s = 2; threadIdx.x == 0) *x = s; }
+        TEST(first) { suite::check(1); }
+        void launches(float* x) { far<float, 4><<<1, 1>>>(x); }
+        EXPORT(launches)""")
+    mod, x = cuda.load(tmp_path / "k.cu"), np.zeros(1, np.float32)
+    mod.near[1, 1](x)
+    assert x[0] == 2 and mod.kernels == ["near"] and "HIDDEN" not in mod.constants
+    assert cuda.load(tmp_path / "k.cu", define={"WITH_HIDDEN": 1}).HIDDEN == 4
