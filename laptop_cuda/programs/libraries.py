@@ -29,7 +29,8 @@ NO_RETURN = "for(;;);"
 OPAQUE = re.compile(r"Tensor|(cublas|cublasLt|cudnn|cusparse|cusolverDn)Handle_t|ncclComm_t")
 
 
-def without_libraries(texts: list[str], missing: set[str] = frozenset(), blamed: list[bool] = ()) -> list[str]:
+def without_libraries(texts: list[str], missing: set[str] = frozenset(),
+                      blamed: list[bool] = ()) -> list[str]:
     """The texts of a source and of its includes; host code of libraries is left out, and of `missing` functions
     in the files that are `blamed`. Of names such as `cub::BlockHistogram` in `missing`, device functions become
     traps."""
@@ -114,8 +115,9 @@ def _library_macros(files: list[Outline], missing: set[str]) -> set[str]:
 
 
 def _library_functions(files: list[tuple[Outline, set[str]]]) -> list[Function]:
-    """Host functions that use a library, or in their file one of the names beside it; and those that call them."""
-    hosts = [(file, names, f) for file, names in files for f in file.functions if not f.on_device and not f.member]
+    """Host functions that use a library or one of the names beside their file, and those that call them."""
+    hosts = [(file, names, f) for file, names in files for f in file.functions
+             if not f.on_device and not f.member]
     kept = {f.name for file, _ in files for f in file.functions if f.on_device or f.member}
     gone: list[Function] = []
     lost: set[str] = set()
@@ -126,7 +128,7 @@ def _library_functions(files: list[tuple[Outline, set[str]]]) -> list[Function]:
         if not more:
             return gone
         gone += more
-        left = {f.name for _, _, f in hosts if not any(f is g for g in gone)}     # check(cudaError_t) of several
+        left = {f.name for *_, f in hosts if not any(f is g for g in gone)}      # check(cudaError_t) of several
         lost |= {f.name for f in more} - kept - left
         lost |= _library_macros([file for file, _ in files], lost)
 
@@ -143,8 +145,9 @@ def _without(file: Outline, gone: list[Function], names: set[str], macros: set[s
     for i, token in enumerate(tokens):
         if file.namespace[i] is None:
             continue
-        last = match_forward(tokens, i + 1) if [t.text for t in tokens[i + 1:i + 2]] == ["("] else 0
-        if last and (token.text in macros or token.text.isupper() and (missing | lost) & {t.text for t in tokens[i:last]}):
+        last = match_forward(tokens, i + 1) if [t.text for t in tokens[i + 1:i + 2]] == ["("] else i
+        given = {t.text for t in tokens[i:last]}
+        if given and (token.text in macros or token.text.isupper() and given & (missing | lost)):
             last += last + 1 < len(tokens) and tokens[last + 1].text == ";"
             spans.add((token.start, tokens[last].end, ""))
         elif (_of_library(tokens, i) or token.text in taken or token.text in lost and _instance(tokens, i)

@@ -1,6 +1,8 @@
 """Kernels of torch extensions: the host code is left out, its types in kernels work."""
 import ctypes
 import re
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,53 +10,8 @@ import pytest
 import laptop_cuda as cuda
 from engine_kit import checked, compiled, compiler, counted, fault, line_of  # noqa: F401
 
-SOURCE = r"""
-#include <torch/extension.h>
-#include <ATen/cuda/DeviceUtils.cuh>
-#include <cufft.h>
-using at::Tensor;
-namespace py = pybind11;
-using torch::PackedTensorAccessor32;
-struct Params { int n; float scale; const float* x; float* y; };
-struct Store {
-    Tensor kept;
-    cublasHandle_t handle = nullptr;
-    Store(int device) { cublasCreate(&handle); }
-    at::IntArrayRef sizes() { return kept.sizes(); }
-    int device() { return at::cuda::current_device(); }
-};
-template <typename scalar_t>
-__global__ void transpose(const PackedTensorAccessor32<scalar_t, 2, torch::RestrictPtrTraits> x,
-                          at::PackedTensorAccessor64<scalar_t, 2> y, int extra) {
-    using acc_t = at::acc_type<scalar_t, true>;
-    int i = blockIdx.x, j = threadIdx.x;
-    if (j < x.size(1) + extra) y[j][i] = (acc_t)x[i][j] * 2;
-}
-template <> __global__ void transpose<at::Half>(const PackedTensorAccessor32<at::Half, 2, torch::RestrictPtrTraits> x,
-                                                at::PackedTensorAccessor64<at::Half, 2> y, int) {
-    y[threadIdx.x][blockIdx.x] = x[blockIdx.x][threadIdx.x];
-}
-__global__ void scaled(Params p, int extra) {
-    if (threadIdx.x < p.n + extra) p.y[threadIdx.x] = p.scale * p.x[threadIdx.x];
-}
-template <typename T> void launch_transpose(Tensor x, Tensor y) {
-    transpose<T><<<x.size(0), x.size(1)>>>(x.packed_accessor32<T, 2, torch::RestrictPtrTraits>(),
-                                           y.packed_accessor64<T, 2>(), 0);
-}
-template void launch_transpose<float>(Tensor x, Tensor y);
-__host__ int depth(const at::Tensor& x) { return x.size(2); }
-__global__ void halves(const at::Half* x, at::Half* total, at::Half* y) {
-    y[threadIdx.x] = x[threadIdx.x] * x[threadIdx.x] + 1;                               // squares
-    gpuAtomicAdd(total, y[threadIdx.x]);                                                // total
-}
-__device__ cufftReal scale(cufftComplex v) { return v.x + v.y; }
-__global__ void turned(const c10::complex<float>* x, c10::complex<float>* y, int lanes) {
-    if (threadIdx.x >= lanes) return;
-    c10::complex<float> v = x[threadIdx.x] * c10::complex<float>(0, scale({1.5f, 0.5f}));
-    y[threadIdx.x] = {WARP_SHFL_XOR(v.real_, 1, 32, (1ull << lanes) - 1), v.imag()};    // shuffled
-}
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("transpose", &launch_transpose<float>); }
-"""
+TEXTS = tomllib.loads(Path(__file__).with_name("torch_extensions.toml").read_text(encoding="utf-8"))
+SOURCE, NAMES = TEXTS["source"], TEXTS["names"]
 
 
 class Params(ctypes.Structure):
@@ -148,40 +105,6 @@ def test_headers_of_the_include_path_are_rewritten(tmp_path):
     assert {re.sub(r".*/", "", str(line.file)) for line in launch.lines} >= {"a.cuh"}
 
 
-NAMES = r"""
-#include <torch/extension.h>
-#include <ATen/cuda/CUDAContext.h>
-#include <THC/THCDeviceUtils.cuh>
-#include <curand_philox4x32_x.h>
-template <typename T> __host__ __device__ T THCCeilDiv(T a, T b) { return (a + b - 1) / b; }
-struct GridSpec { torch::Tensor values, weights; };
-struct PackedGrid {
-    PackedGrid(GridSpec& grid) : values(grid.values.data_ptr<float>()), n((int)grid.values.size(0)),
-        weights(grid.weights.defined() ? grid.weights.packed_accessor32<float, 1>()[0] : 0) {}
-    float* values;
-    int n;
-    float weights;
-};
-template <typename T> __device__ T WARP_SHFL_XOR(T v, int by) { return __shfl_xor_sync(0xffffffffu, v, by); }
-__global__ void scaled(PackedGrid grid) { CUDA_KERNEL_LOOP(i, grid.n) grid.values[i] *= 2; }
-__global__ void sums(const float* x, float* y) {
-    __shared__ float of_warp[32];
-    float all = at::native::cuda_utils::BlockReduceSum(x[threadIdx.x], of_warp);
-    if (threadIdx.x == 0) y[0] = all;
-    if (threadIdx.x < 32) y[1 + threadIdx.x] = WARP_SHFL_XOR(x[threadIdx.x], 1);
-}
-template <typename T> __global__ void limits(T* y) {
-    y[0] = std::numeric_limits<T>::lowest(), y[1] = std::numeric_limits<T>::max();
-    y[2] = std::numeric_limits<T>::infinity(), y[3] = at::numeric_limits<T>::lower_bound();
-    y[4] = std::numeric_limits<T>::epsilon(), y[5] = std::numeric_limits<T>::quiet_NaN();
-    y[6] = THCCeilDiv(7, 2) + at::ceil_div(9, 4);
-}
-__global__ void turned(c10::complex<float>* z, at::PhiloxCudaState state, unsigned long long* seeds) {
-    z[0] = std::conj(z[0]) * std::abs(z[1]);
-    auto [seed, offset] = at::cuda::philox::unpack(state);
-    seeds[0] = seed, seeds[1] = offset;
-}
-"""
 
 
 class Grid(ctypes.Structure):
@@ -221,23 +144,8 @@ def test_limits_of_torchs_numbers(name, dtype):
 
 
 def test_kernels_do_without_functions_of_other_sources(tmp_path):
-    (tmp_path / "suite.h").write_text("""
-        namespace suite { int enter(const char*); void note(int);
-        template <class T> void check(T x) { note(x); }
-        struct Registered { int at; Registered(int n) : at(n) { check(n); } }; }
-        #define TEST(name) static suite::Registered name##_entered(suite::enter(#name)); void name##_test()
-        #define EXPORT(function) void (*exported_##function)(float*) = function;""")
-    (tmp_path / "hidden.h").write_text("constexpr int HIDDEN = 4;")
-    (tmp_path / "k.cu").write_text("""#include "suite.h"
-        #ifdef WITH_HIDDEN
-        #include "hidden.h"
-        #endif
-        #define SHARED __shared__
-        template <class T, int N> __global__ void far(T* x);
-        __global__ void near(float* x) { [[maybe_unused]] SHARED float s; if (s = 2; threadIdx.x == 0) *x = s; }
-        TEST(first) { suite::check(1); }
-        void launches(float* x) { far<float, 4><<<1, 1>>>(x); }
-        EXPORT(launches)""")
+    for name, text in TEXTS["others"].items():
+        (tmp_path / name).write_text(text)
     mod, x = cuda.load(tmp_path / "k.cu"), np.zeros(1, np.float32)
     mod.near[1, 1](x)
     assert x[0] == 2 and mod.kernels == ["near"] and "HIDDEN" not in mod.constants
