@@ -31,9 +31,9 @@ OPAQUE = re.compile(r"Tensor|(cublas|cublasLt|cudnn|cusparse|cusolverDn)Handle_t
 
 def without_libraries(texts: list[str], missing: set[str] = frozenset(),
                       blamed: list[bool] = ()) -> list[str]:
-    """The texts of a source and of its includes; host code of libraries is left out, and of `missing` functions
-    in the files that are `blamed`. Of names such as `cub::BlockHistogram` in `missing`, device functions become
-    traps."""
+    """The texts of a source and of its includes; host code of libraries is left out, and of `missing`
+    functions in the files that are `blamed`. Of names such as `cub::BlockHistogram` in `missing`, device
+    functions become traps."""
     unknown = {name for name in missing if "::" in name}
     missing = missing - unknown
     if unknown:
@@ -128,7 +128,7 @@ def _library_functions(files: list[tuple[Outline, set[str]]]) -> list[Function]:
         if not more:
             return gone
         gone += more
-        left = {f.name for *_, f in hosts if not any(f is g for g in gone)}      # check(cudaError_t) of several
+        left = {f.name for *_, f in hosts if not any(f is g for g in gone)}    # check(cudaError_t) of several
         lost |= {f.name for f in more} - kept - left
         lost |= _library_macros([file for file, _ in files], lost)
 

@@ -24,7 +24,7 @@ def declared_as_references(part: Part, edits: Edits, index: int):
         return
     for i in drop:
         edits.replace(tokens[i], tokens[i], "\n" * tokens[i].text.count("\n"))
-    edits.insert(tokens[first].start, "typedef ", -1)
+    edits.insert(tokens[first].start, "typedef ", 1)     # behind what a declaration before it has added
     local = ""
     for i in names:
         name, array = tokens[i].text, tokens[min(i + 1, len(tokens) - 1)].text == "["
