@@ -27,6 +27,9 @@ METRICS = {
     f"l1tex__t_requests_{LSU}_st.sum": lambda x: x.global_store.requests,
     LOADS: lambda x: x.global_load.sectors,
     f"l1tex__t_sectors_{LSU}_st.sum": lambda x: x.global_store.sectors,
+    **{f"l1tex__t_{what}_{LSU}_{op}.sum": lambda x, what=what: getattr(x.global_atomic, what)
+       for what in ("requests", "sectors") for op in ("red", "atom")},
+    f"l1tex__average_t_sectors_per_request_{LSU}_atom.ratio": lambda x: _each(x.global_atomic),
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": lambda x: _used(x.global_load),
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct": lambda x: _used(x.global_store),
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": lambda x: x.shared_load.wavefronts,
@@ -40,6 +43,10 @@ METRICS = {
 
 def _used(traffic) -> float:
     return round(100 * traffic.bytes / (32 * traffic.sectors), 2) if traffic.sectors else 0
+
+
+def _each(traffic) -> float:
+    return traffic.sectors / traffic.requests if traffic.requests else 0
 
 
 def argument(said):

@@ -28,7 +28,7 @@ READ = {"load_shared": FROM_SHARED, "load_matrices": FROM_SHARED,
         "copy_async": ("shared_store", COPIED, CONFLICTS.format("")),
         **{name: (kind, GLOBAL.format("requests", op), GLOBAL.format("sectors", op)) for name, kind, op in (
             ("load_global", "global_load", "ld"), ("store_global", "global_store", "st"),
-            ("add_global", None, "red"), ("exchange_global", None, "atom"))}}
+            ("add_global", "global_atomic", "red"), ("exchange_global", "global_atomic", "atom"))}}
 # Kernel, how many random patterns of it, in how many places.
 KERNELS = (
     ("load_shared<float>", 12, 2048), ("load_shared<float2>", 48, 1024), ("load_shared<float4>", 48, 512),

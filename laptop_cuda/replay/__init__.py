@@ -28,7 +28,8 @@ profile's counts. It works on a copy of the arrays as they were before the launc
   synchronisation); `file`, `line`: of the source, line 0 if not known; `lanes`: a 32-bit mask of the lanes
   that took part; `array`: index into `arrays` (the name in the dicts), null without one; `size`: bytes per
   lane; `sectors`: 32-byte sectors of a request to global memory; `wavefronts`: passes over the banks of
-  shared memory, of which `excess` are lost to conflicts; `first_event`, `n_events`: its rows in `events`.
+  shared memory, of which `excess` are lost to conflicts (of a global atomic: the sectors that L1TEX counts);
+  `first_event`, `n_events`: its rows in `events`.
 - `events`: one lane's part in a request. Columns: `step`; `block`; `thread` (in the block, x fastest);
   `warp`; `lane`; `interval`; `kind`: "load", "store" or "atomic"; `file`, `line`; `site`: which access of
   that line it is, 0 for the first; `occurrence`: how often this thread was there before, 0 for the first

@@ -5,7 +5,7 @@ each sector that a request touched: what is asked of L1, and at most this much g
 32 bytes for each sector touched at all, however often: the least to move. Caches are not modelled."""
 # over the guide: the counts of a launch, and the tables that show them
 import html
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .. import packs
 from ..arguments.inputs import conflicts, replay, why
@@ -126,6 +126,9 @@ class LaunchReport:
         self.global_store = _traffic(self._of(STORE), self.machine, unique[STORE])
         self.shared_load, self.shared_store = _shared(self._of(SHARED_LOAD)), _shared(self._of(SHARED_STORE))
         self.atomics = _atomics(self._of(ATOMIC, SHARED_ATOMIC), result.atomic_addresses)
+        # Of global memory alone; `.sectors` as L1TEX counts them, each as often as most lanes meet at an address in it.
+        asked = self._of(ATOMIC)
+        self.global_atomic = replace(_traffic(asked, self.machine, unique[ATOMIC]), sectors=sum(s["wavefronts"] for s in asked))
         # Bulk and tensor copies: `.requests` is their number; of a tensor's box each row asks for its sectors
         # by itself, up to the tensor's edge.
         self.copies_in = _traffic(self._of(COPY_IN), self.machine, unique[COPY_IN])

@@ -154,6 +154,11 @@ def _memory(launch):
         yield one(TABLES, f"Global {said} Sectors", f"l1tex__t_sectors_{base}.sum", "sector", of.sectors)
         yield one(TABLES, f"Global {said} Sectors/Req", f"l1tex__average_t_sectors_per_request_{base}.ratio",
                   "sector/request", of.sectors / of.requests if of.requests else 0)
+    for said, op in (("Reduction", "red"), ("Atomic", "atom")):
+        for what in ("request", "sector"):
+            value = getattr(launch.global_atomic, f"{what}s")
+            yield one(TABLES, f"Global {said} {what.title()}s", f"l1tex__t_{what}s_pipe_lsu_mem_global_op_{op}.sum", what,
+                      value, f"{value:,} by the addresses, red and atom together; nvcc decides which" * (value > 0))
     for said, op, of in (("Load", "ld", launch.shared_load), ("Store", "st", launch.shared_store)):
         matrix = "ldmatrix has a counter of its own" if re.search(r"\b(ld|st)matrix\b", texts) else ""
         yield one(TABLES, f"Shared {said} Instructions", f"smsp__inst_executed_op_shared_{op}.sum", "inst",

@@ -109,6 +109,20 @@ static uint64_t count_sectors(const Request& r, Site& site) {
     return n;
 }
 
+// L1TEX serves lanes of one address one after the other: it counts a sector as often as most lanes meet at an address in it.
+static uint64_t atomic_sectors(const Request& r) {
+    uint64_t at[32], total = 0, most = 0, lanes = 0;
+    std::sort(at, std::copy(r.address, r.address + r.n, at));
+    for (int i = 0; i < r.n; ++i) {
+        lanes = i && at[i] == at[i - 1] ? lanes + 1 : 1;
+        most = std::max(most, lanes);
+        if (i + 1 < r.n && sector_of(at[i + 1]) == sector_of(at[i])) continue;
+        total += most;
+        most = 0;
+    }
+    return total;
+}
+
 void count_copied(int operation, uintptr_t address, size_t bytes, bool is_first, const void* site) {
     int64_t offset;
     Site& s = site_for(code_offset(site), operation, bytes ? memory_at(*current->warp->block, address, &offset) : -1);
@@ -224,6 +238,7 @@ static void count(const Request& r, const Warp& w) {
         c.sectors += count_sectors(r, site);
     }
     if (r.operation == LAPTOP_GLOBAL_ATOMIC) {
+        c.wavefronts += atomic_sectors(r);
         for (int i = 0; i < r.n; ++i) {
             if (r.address[i] - run->arena >= run->arena_bytes) continue;
             size_t word = (r.address[i] - run->arena) / 4;

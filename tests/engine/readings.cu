@@ -116,3 +116,9 @@ __global__ void product(int n, const float* a, const float* b, float* c) {
     }
     c[y * n + x] = sum + c[y * n + x];
 }
+
+// Atomic updates of a word for each 2^shift lanes, by the first `lanes` of a warp: their value is used, or it is not.
+__global__ void exchanged(int* x, int shift) { x[32 + threadIdx.x] = atomicExch(x + (threadIdx.x >> shift), 6); }
+__global__ void added(float* x, unsigned lanes) {
+    if (threadIdx.x < lanes) atomicAdd(x, 1.0f);
+}

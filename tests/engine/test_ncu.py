@@ -87,6 +87,8 @@ def test_atomics_and_special_copies_are_not_mixed_in(mod):
     assert made[PASSES, 2].known == UNKNOWN and "by a rule of its own" in made[PASSES, 2].note
     assert made["memory_l2_theoretical_sectors_global"].note.startswith("atomics")
     assert made[LD].value == 4 and made[LD, 1].value is None and "elsewhere" in made[LD, 1].note
+    red = [made["l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum", launch] for launch in (0, 2)]
+    assert red[0].note.startswith("32 by the addresses") and (red[1].known, red[1].value) == (EXACT, 0)
 
 
 def test_the_tables_have_the_tool_s_own_columns(report):

@@ -10,13 +10,6 @@ from course_lib.gpu.results import FOLDER
 FILES = sorted(FOLDER.glob("*/patterns.json"))
 
 
-def sectors(places):
-    """A global atomic moves a sector as often as lanes meet at one address in it."""
-    sharing = Counter(places)
-    return sum(max(sharing[place] for place in sharing if place // 8 == sector)
-               for sector in {place // 8 for place in sharing})
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_the_engine_counts_as_the_card_does(file):
     launches = json.loads(file.read_text())["launches"]
@@ -27,8 +20,6 @@ def test_the_engine_counts_as_the_card_does(file):
             assert card == [0, 0] and engine[1] == 0
         elif engine:
             assert (kernel, at, *card) == (kernel, at, *engine)
-        elif "global" in kernel:
-            assert card == [1, sectors(places)]
         else:       # the lanes of a bank one by one, those of one address too; twice where it is a loop
             assert card[0] == max(Counter(p % 32 for p in places).values()) * (2 if "float" in kernel else 1)
 
