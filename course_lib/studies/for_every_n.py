@@ -47,8 +47,9 @@ def kernel(name: str):
     if name.startswith("exercise"):
         exercise = find(name.split()[1])
         return exercise.solution, exercise.name
-    file, _, instance = name.partition("/")
-    return (cuda.KERNELS / f"{file}.cu").read_text(encoding="utf-8"), instance, cuda.KERNELS
+    file, _, instance = name.rpartition("/")
+    path = cuda.KERNELS / f"{file}.cu"
+    return path.read_text(encoding="utf-8"), instance, path.parent
 
 
 def function(text: str, name: str) -> str:

@@ -24,13 +24,15 @@ class Finding:
     sizes: dict = field(default_factory=dict)
     smallest: bool = False
     where: str = ""
+    seconds: float = 0            # of the processor, after which it was not decided
 
     def said(self) -> str:
         text = self.verdict
         if self.verdict == "fails":
             text += " at " * bool(self.sizes) + ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
             text += ", the smallest" if self.smallest and len(self.sizes) == 1 else ""
-        text += f"{'' if self.why.startswith('in ') else ':'} {self.why}" if self.why else ""
+        text += f" in {self.seconds:g} s" if self.seconds else ""
+        text += f": {self.why}" if self.why else ""
         text += f", line {self.line}" if self.line and f"line {self.line}" not in text else ""
         return text + (f": {self.where}" if self.where and self.verdict == "fails" else "")
 
@@ -79,7 +81,7 @@ class Claims:
             found = self.solver.example(formulas, level)
         except Undecided:
             found = None
-            self.doubt(claim, f"in {self.solver.seconds:g} s", line, "not decided")
+            self.doubt(claim, "", line, "not decided", self.solver.seconds)
         if found is None:
             return
         sizes, model, smallest, whys = found
@@ -94,10 +96,10 @@ class Claims:
                 made.verdict == kept.verdict == "fails" and list(sizes.values()) < list(kept.sizes.values())):
             self.found[claim] = made
 
-    def doubt(self, claim, why, line, verdict="not proved") -> None:
+    def doubt(self, claim, why, line, verdict="not proved", seconds=0.0) -> None:
         self.doubted.add(claim)
         if self.found[claim].verdict == "proved":
-            self.found[claim] = Finding(claim, verdict, why, line)
+            self.found[claim] = Finding(claim, verdict, why, line, seconds=seconds)
 
     def threads(self, model, level) -> str:
         """Which threads a model speaks of."""

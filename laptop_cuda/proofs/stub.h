@@ -8,7 +8,7 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 #ifndef __restrict__
 #define __restrict__ __restrict
 #endif
@@ -90,13 +90,16 @@ LAPTOP_PURE(float, __fmaf_rn) LAPTOP_PURE(float, __saturatef) LAPTOP_PURE(float,
 LAPTOP_PURE(float, __uint_as_float) LAPTOP_PURE(float, __half2float) LAPTOP_PURE(float, __bfloat162float)
 LAPTOP_PURE(__half, __float2half) LAPTOP_PURE(__half, __float2half_rn) LAPTOP_PURE(__half, __hadd)
 LAPTOP_PURE(__half, __hmul) LAPTOP_PURE(__half, __hfma) LAPTOP_PURE(__nv_bfloat16, __float2bfloat16)
-LAPTOP_PURE(__nv_bfloat16, __float2bfloat16_rn) LAPTOP_PURE(__half2, __hmul2) LAPTOP_PURE(__half2, __hadd2)
-LAPTOP_PURE(__half2, __hfma2) LAPTOP_PURE(__half2, __floats2half2_rn) LAPTOP_PURE(float2, __half22float2)
+LAPTOP_PURE(__nv_bfloat16, __float2bfloat16_rn) LAPTOP_PURE(__half2, __floats2half2_rn) LAPTOP_PURE(float2, __half22float2)
 LAPTOP_PURE(int, __float_as_int) LAPTOP_PURE(unsigned, __float_as_uint) LAPTOP_PURE(int, __float2int_rn)
 LAPTOP_PURE(int, __float2int_rd) LAPTOP_PURE(int, __popc) LAPTOP_PURE(int, __ffs) LAPTOP_PURE(int, __clz)
 LAPTOP_PURE(unsigned, __ballot_sync) LAPTOP_PURE(unsigned, __activemask) LAPTOP_PURE(int, __any_sync)
 LAPTOP_PURE(int, __all_sync) LAPTOP_PURE(unsigned, __brev) LAPTOP_PURE(int, isnan) LAPTOP_PURE(int, isinf)
-LAPTOP_PURE(int, printf)
+LAPTOP_PURE(int, printf) LAPTOP_PURE(size_t, __cvta_generic_to_shared) LAPTOP_PURE(float2, __bfloat1622float2)
+LAPTOP_PURE(__nv_bfloat162, __floats2bfloat162_rn) LAPTOP_PURE(__nv_bfloat162, __float2bfloat162_rn)
+LAPTOP_PURE(unsigned, __byte_perm)
+#define LAPTOP_PAIRS(name) template <class A, class... B> A name(A, B...);
+LAPTOP_PAIRS(__hadd2) LAPTOP_PAIRS(__hmul2) LAPTOP_PAIRS(__hfma2) LAPTOP_PAIRS(__hmin2) LAPTOP_PAIRS(__hmax2_nan)
 
 template <class T> struct laptop_same { using type = T; };
 template <class T> struct laptop_word : laptop_same<T> {};

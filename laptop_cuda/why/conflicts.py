@@ -30,7 +30,7 @@ from ..text import signature
 from ..text.diagnostics import CompileError
 from .layouts import best, lost, meeting, requests
 from .trials import outcome
-from .written import declared, element_bytes, longer, number, sizes, written
+from .written import bodies_of, declared, element_bytes, longer, number, sizes, written
 
 MOST_EVENTS = 200_000            # accesses of lanes
 
@@ -130,29 +130,33 @@ def conflicts_of(result, array: str | None = None) -> Conflicts:
         return Conflicts()
     blocks = None if sum(s["lanes"] for s in result.sites) <= MOST_EVENTS else [0]
     recorded = record(result, launch.PROFILE, blocks=blocks, events=5 * MOST_EVENTS)
-    places, remedies, of_line = result.places([s["pc"] for s in sites]), {}, {}
+    places, bodies, of_line, arrays = result.places([s["pc"] for s in sites]), bodies_of(result), {}, {}
     for site in sites:
         of_line.setdefault((places[site["pc"]], site["memory"], site["operation"]), []).append(site)
-    made = [_conflict(result, recorded, key, same, blocks, remedies) for key, same in of_line.items()]
+    for place, number, _ in of_line:
+        if (name := result.memories[number].name) not in arrays:
+            at = declared(result, bodies, name, place.line)
+            arrays[name] = _array(result, recorded, result.memories[number], at, blocks)
+    made = [_conflict(result, key, same, *arrays[result.memories[key[1]].name]) for key, same in of_line.items()]
     return Conflicts(sorted(made, key=lambda c: -c.excess))
 
 
-def _conflict(result, recorded: Recording, key: tuple, sites: list[dict], blocks, remedies: dict) -> Conflict:
-    """`remedies` has those of each array, as they are found."""
+def _array(result, recorded: Recording, memory, at, blocks) -> tuple:
+    """(requests, bytes of an element, remedies) of a shared array, which is declared at `at`."""
+    own, item = requests(recorded, memory.name, result.machine.warp_size), element_bytes(result, memory, at)
+    return own, item, _remedies(result, memory, Counter(r for _, r in own), at, item, blocks)
+
+
+def _conflict(result, key: tuple, sites: list[dict], own: list, item: int, remedies: list[Remedy]) -> Conflict:
     place, number, operation = key
     memory, machine = result.memories[number], result.machine
-    own = requests(recorded, memory.name, machine.warp_size)
     pcs = {s["pc"] for s in sites}
     here = dict.fromkeys(r for pc, r in own if pc in pcs) or dict.fromkeys(r for _, r in own)
-    at = declared(result, memory.name, place.line)
-    item = element_bytes(result, memory, at)
-    if memory.name not in remedies:
-        remedies[memory.name] = _remedies(result, memory, Counter(r for _, r in own), at, item, blocks)
     worst = max(here, key=lambda request: lost(machine, memory, request))
     sums = (sum(s[name] for s in sites) for name in ("requests", "wavefronts", "excess"))
     return Conflict(result.kernel, memory.name, place.file, place.line, result.text(place).strip(),
                     "load" if operation == SHARED_LOAD else "store", *sums, meeting(result, memory, worst, item),
-                    remedies[memory.name], machine.banks)
+                    remedies, machine.banks)
 
 
 def _remedies(result, memory, counted: Counter, place, item: int, blocks) -> list[Remedy]:
@@ -163,8 +167,15 @@ def _remedies(result, memory, counted: Counter, place, item: int, blocks) -> lis
     for remedy, (layout, _) in zip(found, layouts):
         if layout.pad and many:
             remedy.change = f"{memory.name}[...][{longer(many[-1], layout.pad)}]"
+        more = (memory.bytes // item - 1) // layout.pitch * layout.pad * item if place and sizes(place) == [""] else 0
+        if more:
+            remedy.change += f" with {more:,} bytes more of the launch"
         if place and (text := written(memory.name, layout, place)):
-            _run(result, memory.name, remedy, text, blocks)
+            result.inputs.launch.shared_bytes += more        # of a dynamic array
+            try:
+                _run(result, memory.name, remedy, text, blocks)
+            finally:
+                result.inputs.launch.shared_bytes -= more
     return found
 
 

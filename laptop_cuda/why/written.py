@@ -7,14 +7,18 @@ from ..text.tokens import match_forward, scan
 from .layouts import Layout
 
 
-def declared(result, name: str, line: int) -> re.Match | None:
+def bodies_of(result) -> list[list[int]]:
+    """Where in the source the functions of the kernel's name begin and end."""
+    own, kernel = outline(next(iter(result.files.values()))), result.kernel.partition("<")[0].split("::")[-1]
+    return [[own.tokens[i].start for i in f.body] for f in own.functions if f.name == kernel]
+
+
+def declared(result, bodies: list, name: str, line: int) -> re.Match | None:
     """The declaration of a shared array in the kernel, else the last one before `line`; its first group is the
     brackets behind the name."""
     source = next(iter(result.files.values()))
     until = sum(len(text) + 1 for text in source.split("\n")[:line])
     found = re.compile(rf"__shared__[^;]*?\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)+)")
-    own, kernel = outline(source), result.kernel.partition("<")[0].split("::")[-1]
-    bodies = [[own.tokens[i].start for i in f.body] for f in own.functions if f.name == kernel]
     ends = [m for ends in [*bodies, (0, until)] for m in list(found.finditer(source, *ends))[-1:]]
     return ends[0] if ends else None
 
@@ -47,9 +51,9 @@ def written(name: str, layout: Layout, place: re.Match) -> str | None:
     head, rows = source[:place.start(1)] + "".join(f"[{size}]" for size in given[:-1]), len(given) > 1
     if layout.pad and rows:
         return f"{head}[{longer(given[-1], layout.pad)}]{source[place.end(1):]}"
-    if len(given) > 2 or layout.pad and not given[0]:     # dynamic: its length is the launch's
+    if len(given) > 2:
         return None
-    more = f" + ({given[0]}) / {layout.pitch} * {layout.pad}" if layout.pad else ""
+    more = f" + ({given[0]}) / {layout.pitch} * {layout.pad}" if layout.pad and given[0] else ""
     uses = _uses(name, layout, source, place.end(1))
     return uses and f"{head}[{given[-1]}{more}]{uses}"
 

@@ -21,7 +21,7 @@ FUNCTION = re.compile(r"(?m)^(?!\s|//|#|\}).*?\b(\w+)\([^;{]*\{")
 
 
 def of_word(files: str) -> list[str]:
-    return [name for name in KERNELS if name.split("/")[0] == files.split()[0].split("/")[-1]]
+    return [name for name in KERNELS if name.rpartition("/")[0] == files.split()[0]]
 
 
 def functions(text: str) -> dict[str, str]:
@@ -48,7 +48,7 @@ def changed_texts(folder, files: str, before: str, after: str):
         path.write_text(re.sub(piece, lambda _: after, text))
         new |= functions(path.read_text())
     differ = {name for name in old if old[name] != new.get(name)}
-    names = [name for name in of_word(files) if reached(new, re.search(r"/(\w+)", name)[1], set()) & differ]
+    names = [name for name in of_word(files) if reached(new, re.search(r"\w+", name.rpartition("/")[2])[0], set()) & differ]
     return kernels, names
 
 
@@ -80,9 +80,9 @@ def test_what_the_sanitizer_finds_is_not_proved(files, tmp_path, monkeypatch):
                 continue
             kernels, names = changed_texts(tmp_path / str(number), files, *change)
             for name in names:
-                text, instance = (kernels / f"{word}.cu").read_text(), name.partition("/")[2]
+                text, instance = (kernels / f"{word}.cu").read_text(), name.rpartition("/")[2]
                 if at.partition("<")[0] == instance.partition("<")[0]:
-                    found = cuda.prove((text, instance, kernels), seconds=3, **KERNELS[name]).findings
+                    found = cuda.prove((text, instance, (kernels / word).parent), seconds=3, **KERNELS[name]).findings
                     verdicts = {f.claim: f.verdict for f in found}
                     if all(verdicts[claim] == "proved" for claim in CLAIMS[kind]):
                         proved.append((name, change, said))

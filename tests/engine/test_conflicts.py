@@ -42,8 +42,11 @@ def test_padding_keeps_wide_accesses_aligned(mod):
 def test_an_array_without_rows_is_indexed_anew(mod):
     store, load = counted(mod.comb, 1, 32, np.zeros(32, np.float32), shared=256).conflicts()
     assert {store.kind, load.kind} == {"store", "load"} and store.excess == load.excess == 1
-    assert [(r.change, r.excess, r.of, r.counted) for r in load.remedies] == [
-        ("s[i + i / 32]", 0, 2, None), ("s[i ^ i / 32 % 32]", 0, 2, 0)] and load.remedies[1].same
+    assert [(r.change, r.excess, r.of, r.counted, r.same) for r in load.remedies] == [
+        ("s[i + i / 32] with 4 bytes more of the launch", 0, 2, 0, True), ("s[i ^ i / 32 % 32]", 0, 2, 0, True)]
+    (turn,) = counted(mod.turn_flat, 1, (32, 32), ramp(32, 32), np.zeros((32, 32), np.float32), shared=4096).conflicts()
+    assert [(r.change, r.of, r.counted, r.same) for r in turn.remedies][:1] == [
+        ("s[i + i / 32] with 124 bytes more of the launch", 992, 0, True)]
     numbers = np.arange(0, 64, 2)
     assert len({(i + i // 32) % 32 for i in numbers}) == len({(i ^ i // 32 % 32) % 32 for i in numbers}) == 32
 
