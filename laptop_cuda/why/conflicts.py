@@ -133,10 +133,10 @@ def conflicts_of(result, array: str | None = None) -> Conflicts:
     places, bodies, of_line, arrays = result.places([s["pc"] for s in sites]), bodies_of(result), {}, {}
     for site in sites:
         of_line.setdefault((places[site["pc"]], site["memory"], site["operation"]), []).append(site)
-    for place, number, _ in of_line:
-        if (name := result.memories[number].name) not in arrays:
+    for place, n, _ in of_line:
+        if (name := result.memories[n].name) not in arrays:
             at = declared(result, bodies, name, place.line)
-            arrays[name] = _array(result, recorded, result.memories[number], at, blocks)
+            arrays[name] = _array(result, recorded, result.memories[n], at, blocks)
     made = [_conflict(result, key, same, *arrays[result.memories[key[1]].name]) for key, same in of_line.items()]
     return Conflicts(sorted(made, key=lambda c: -c.excess))
 

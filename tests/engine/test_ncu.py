@@ -8,24 +8,10 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import mod, ramp, with_nvcc  # noqa: F401
+from engine_kit import data_of, mod, ramp, with_nvcc  # noqa: F401
 from laptop_cuda.report.ncu_metrics import COMPILED, EXACT, UNKNOWN
 
-SOURCE = """
-__global__ void sum(const float* __restrict__ x, float* __restrict__ out) {
-    extern __shared__ float part[];
-    int t = threadIdx.x;
-    part[t] = x[blockIdx.x * blockDim.x + t];
-    for (int d = 1; d < blockDim.x; d *= 2) {
-        __syncthreads();
-        if (2 * d * t < blockDim.x) part[2 * d * t] += part[2 * d * t + d];
-    }
-    if (t == 0) out[blockIdx.x] = part[0];
-}
-__global__ void tally(int* bins, const int* x) {
-    atomicAdd(&bins[x[threadIdx.x] % 4], 1);
-}
-"""
+SOURCE = data_of("ncu.toml")["source"]
 PATTERNS, N = cuda.load(Path(__file__).with_name("readings.cu")), 64
 LD, ST = (f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
 PASSES, IDEAL = "memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal"

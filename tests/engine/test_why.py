@@ -2,41 +2,13 @@
 import numpy as np
 import planted
 import pytest
-from engine_kit import compiled, line_of, ramp
+from engine_kit import compiled, data_of, line_of, ramp
 
 import laptop_cuda as cuda
 from laptop_cuda.why.edits import edits
 from laptop_cuda.text.effects import at_line, effects, reached_from
 
-SOURCE = """
-__global__ void add(const float* x, const float* y, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n - 1) out[i] = x[i] + y[i];                        // add, and the last is left out
-}
-__global__ void neighbours(const float* x, float* out, int n) {
-    __shared__ float tile[32];
-    int i = blockIdx.x * 32 + threadIdx.x;
-    tile[threadIdx.x] = i < n ? x[i] : 0;                       // fill
-    __syncthreads();
-    float sum = 0;
-    for (int k = 0; k < 3; ++k) sum += tile[(threadIdx.x + k) % 32];        // gather
-    if (i < n) out[i] = sum / 3;                                // store
-}
-__global__ void odd_and_even(const float* x, float* out, int n) {
-    int i = threadIdx.x;
-    if (i >= n) return;
-    if (i % 2) out[i] = x[i];                                   // odd
-    else out[i] = -x[i];                                        // even
-}
-__global__ void twice(float* out) {
-    out[threadIdx.x] = 1;                                       // once
-    out[threadIdx.x] = 2 * out[threadIdx.x];                    // again
-}
-__global__ void count(const int* x, int* bins, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) atomicAdd(&bins[x[i]], 1);                       // counts
-}
-"""
+SOURCE = data_of("why.toml")["source"]
 MODULE = compiled(SOURCE)
 
 
