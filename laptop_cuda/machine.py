@@ -51,7 +51,8 @@ def lanes_together(size: int) -> int:
 def in_pairs(places: dict[int, int]) -> bool:
     """Whether every lane has the place of its neighbour (0 of 1, 2 of 3, ...), or every lane that of the lane
     two further (0 of 2, 1 of 3, ...), where the other one is active. So NVIDIA says of compute
-    capability 7 (forums.developer.nvidia.com/t/77228), and so read on 8.0 and 9.0: tests/engine/test_readings.py."""
+    capability 7 (forums.developer.nvidia.com/t/77228), and so read on 8.0 and 9.0: tests/engine/test_readings.py. Of 12.0
+    a reader says the same where no words conflict, and that it does not hold where some do (cicuvc/nvidia-sass-document)."""
     return any(all(places.get(lane ^ bit, at) == at for lane, at in places.items()) for bit in (1, 2))
 
 

@@ -60,6 +60,7 @@ def test_sizes_that_are_left_out_are_said():
 
 
 def test_a_question_that_is_not_decided_is_no_proof():
+    from laptop_cuda.proofs.claims import Finding
     from laptop_cuda.proofs.solve import Solver, Undecided
     from laptop_cuda.proofs.terms import World
 
@@ -75,6 +76,7 @@ def test_a_question_that_is_not_decided_is_no_proof():
     n = world.new("n", 0)
     with pytest.raises(Undecided):
         Slow(world, [n >= 1000], {"n": n}, 0.01).example([n >= 2000])
+    assert Finding("inside", "not decided", line=3, seconds=10).said() == "not decided in 10 s, line 3"
 
 
 @pytest.mark.parametrize("name", some("banks"))
