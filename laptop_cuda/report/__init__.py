@@ -126,9 +126,9 @@ class LaunchReport:
         self.global_store = _traffic(self._of(STORE), self.machine, unique[STORE])
         self.shared_load, self.shared_store = _shared(self._of(SHARED_LOAD)), _shared(self._of(SHARED_STORE))
         self.atomics = _atomics(self._of(ATOMIC, SHARED_ATOMIC), result.atomic_addresses)
-        # Of global memory alone; `.sectors` as L1TEX counts them, each as often as most lanes meet at an address in it.
-        asked = self._of(ATOMIC)
-        self.global_atomic = replace(_traffic(asked, self.machine, unique[ATOMIC]), sectors=sum(s["wavefronts"] for s in asked))
+        # `.sectors` as L1TEX counts them: each as often as most lanes meet at an address in it.
+        self.global_atomic = replace(_traffic(self._of(ATOMIC), self.machine, unique[ATOMIC]),
+                                     sectors=sum(s["wavefronts"] for s in self._of(ATOMIC)))
         # Bulk and tensor copies: `.requests` is their number; of a tensor's box each row asks for its sectors
         # by itself, up to the tensor's edge.
         self.copies_in = _traffic(self._of(COPY_IN), self.machine, unique[COPY_IN])

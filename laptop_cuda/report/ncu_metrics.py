@@ -2,6 +2,7 @@
 import math
 import re
 from dataclasses import astuple, dataclass, replace
+from itertools import product
 
 from ..machine import REAL
 from ..occupancy import LIMITS, occupancy
@@ -138,6 +139,15 @@ def _joined(launch, inside: dict | None) -> list[Metric]:
             for m in found]
 
 
+def _updates(launch):
+    """Global atomics: nvcc makes reductions of those whose value is not used."""
+    for op, what in product(("red", "atom"), ("request", "sector")):
+        value, name = getattr(launch.global_atomic, f"{what}s"), f"l1tex__t_{what}s_pipe_lsu_mem_global_op_{op}.sum"
+        why = f"{value:,} by the addresses, red and atom together; nvcc decides which"
+        yield Metric(TABLES, f"Global {op.title()} {what.title()}s", name, what, None if value else 0,
+                     UNKNOWN if value else EXACT, why if value else WRITTEN)
+
+
 def _memory(launch):
     texts = "\n".join(launch._result.files.values())
     apart = "copies and fragments that the card counts elsewhere" if ELSEWHERE.search(texts) else ""
@@ -154,11 +164,7 @@ def _memory(launch):
         yield one(TABLES, f"Global {said} Sectors", f"l1tex__t_sectors_{base}.sum", "sector", of.sectors)
         yield one(TABLES, f"Global {said} Sectors/Req", f"l1tex__average_t_sectors_per_request_{base}.ratio",
                   "sector/request", of.sectors / of.requests if of.requests else 0)
-    for said, op in (("Reduction", "red"), ("Atomic", "atom")):
-        for what in ("request", "sector"):
-            value = getattr(launch.global_atomic, f"{what}s")
-            yield one(TABLES, f"Global {said} {what.title()}s", f"l1tex__t_{what}s_pipe_lsu_mem_global_op_{op}.sum", what,
-                      value, f"{value:,} by the addresses, red and atom together; nvcc decides which" * (value > 0))
+    yield from _updates(launch)
     for said, op, of in (("Load", "ld", launch.shared_load), ("Store", "st", launch.shared_store)):
         matrix = "ldmatrix has a counter of its own" if re.search(r"\b(ld|st)matrix\b", texts) else ""
         yield one(TABLES, f"Shared {said} Instructions", f"smsp__inst_executed_op_shared_{op}.sum", "inst",

@@ -130,14 +130,16 @@ def conflicts_of(result, array: str | None = None) -> Conflicts:
         return Conflicts()
     blocks = None if sum(s["lanes"] for s in result.sites) <= MOST_EVENTS else [0]
     recorded = record(result, launch.PROFILE, blocks=blocks, events=5 * MOST_EVENTS)
-    places, bodies, of_line, arrays = result.places([s["pc"] for s in sites]), bodies_of(result), {}, {}
+    places, bodies = result.places([s["pc"] for s in sites]), bodies_of(result)
+    of_line, arrays = {}, {}
     for site in sites:
         of_line.setdefault((places[site["pc"]], site["memory"], site["operation"]), []).append(site)
     for place, n, _ in of_line:
         if (name := result.memories[n].name) not in arrays:
             at = declared(result, bodies, name, place.line)
             arrays[name] = _array(result, recorded, result.memories[n], at, blocks)
-    made = [_conflict(result, key, same, *arrays[result.memories[key[1]].name]) for key, same in of_line.items()]
+    made = [_conflict(result, key, same, *arrays[result.memories[key[1]].name])
+            for key, same in of_line.items()]
     return Conflicts(sorted(made, key=lambda c: -c.excess))
 
 
@@ -167,7 +169,7 @@ def _remedies(result, memory, counted: Counter, place, item: int, blocks) -> lis
     for remedy, (layout, _) in zip(found, layouts):
         if layout.pad and many:
             remedy.change = f"{memory.name}[...][{longer(many[-1], layout.pad)}]"
-        more = (memory.bytes // item - 1) // layout.pitch * layout.pad * item if place and sizes(place) == [""] else 0
+        more = (memory.bytes // item - 1) // layout.pitch * layout.pad * item * (sizes(place) == [""])
         if more:
             remedy.change += f" with {more:,} bytes more of the launch"
         if place and (text := written(memory.name, layout, place)):

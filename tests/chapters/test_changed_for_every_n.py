@@ -87,7 +87,8 @@ def runs(files, folder):
 
 def verdicts(path: Path, name: str, seconds: float) -> dict[str, str]:
     text, instance = path.read_text(), name.rpartition("/")[2]
-    return {f.claim: f.verdict for f in cuda.prove((text, instance, path.parent), seconds=seconds, **KERNELS[name]).findings}
+    proof = cuda.prove((text, instance, path.parent), seconds=seconds, **KERNELS[name])
+    return {f.claim: f.verdict for f in proof.findings}
 
 
 @pytest.mark.slow

@@ -44,7 +44,8 @@ def test_an_array_without_rows_is_indexed_anew(mod):
     assert {store.kind, load.kind} == {"store", "load"} and store.excess == load.excess == 1
     assert [(r.change, r.excess, r.of, r.counted, r.same) for r in load.remedies] == [
         ("s[i + i / 32] with 4 bytes more of the launch", 0, 2, 0, True), ("s[i ^ i / 32 % 32]", 0, 2, 0, True)]
-    (turn,) = counted(mod.turn_flat, 1, (32, 32), ramp(32, 32), np.zeros((32, 32), np.float32), shared=4096).conflicts()
+    x, y = ramp(32, 32), np.zeros((32, 32), np.float32)
+    (turn,) = counted(mod.turn_flat, 1, (32, 32), x, y, shared=4096).conflicts()
     assert [(r.change, r.of, r.counted, r.same) for r in turn.remedies][:1] == [
         ("s[i + i / 32] with 124 bytes more of the launch", 992, 0, True)]
     numbers = np.arange(0, 64, 2)
