@@ -149,7 +149,7 @@ def _array(result, recorded: Recording, memory, at, blocks) -> tuple:
     return own, item, _remedies(result, memory, Counter(r for _, r in own), at, item, blocks)
 
 
-def _conflict(result, key: tuple, sites: list[dict], own: list, item: int, remedies: list[Remedy]) -> Conflict:
+def _conflict(result, key: tuple, sites: list, own: list, item: int, remedies: list[Remedy]) -> Conflict:
     place, number, operation = key
     memory, machine = result.memories[number], result.machine
     pcs = {s["pc"] for s in sites}
