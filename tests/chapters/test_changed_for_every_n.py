@@ -98,7 +98,7 @@ def test_what_the_sanitizer_finds_is_not_proved(files, tmp_path):
     for change, said, path, names in runs(files, tmp_path):
         kind, _, at = said.partition(" in ")
         for name in ASKED.keys() & names if kind in CLAIMS else ():
-            if at.partition("<")[0] == word_of(name):
+            if at == name.rpartition("/")[2]:
                 found = verdicts(path, name, 3)
                 if all(found[claim] == "proved" for claim in CLAIMS[kind]):
                     proved.append((name, change, said))
@@ -113,6 +113,6 @@ if __name__ == "__main__":          # each change of each kernel, 2 s for a ques
                 found = {verdict for claim, verdict in verdicts(path, name, 2).items() if claim != "banks"}
                 how = "fails" if "fails" in found else "open" if found != {"proved"} else "proved"
                 kind, _, at = said.partition(" in ")
-                counts[name][kind in CLAIMS and at.partition("<")[0] == word_of(name), how] += 1
+                counts[name][kind in CLAIMS and at == name.rpartition("/")[2], how] += 1
     for name, n in counts.items():
         print("|", name, *(f"| {n[bug, how]}" for bug in (True, False) for how in ("fails", "open", "proved")), "|")
