@@ -105,7 +105,7 @@ def test_what_the_sanitizer_finds_is_not_proved(files, tmp_path):
     assert not proved
 
 
-if __name__ == "__main__":          # each change of each kernel, 2 s for a question: the counts of docs/for_every_n.md
+if __name__ == "__main__":          # each change of each kernel: counts as in docs/for_every_n_others.md
     counts = defaultdict(Counter)
     for files in filter(of_word, CHANGES):
         for _, said, path, names in runs(files, Path(tempfile.mkdtemp())):
