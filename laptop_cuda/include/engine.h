@@ -214,8 +214,36 @@ typedef struct laptop_result {
     uint64_t n_moments;
 } laptop_result;
 
+typedef struct { uint32_t block, thread, pc; int32_t action; } laptop_who;      // of an error, by linear numbers
+typedef struct {             // an interval between barriers
+    uint32_t block, number, first_step, n_steps;
+    uint32_t ends, pc;       // 0: with its block, 1: at the barrier of this place, 2: the recording ends
+} laptop_span;
+
+typedef struct {
+    laptop_warp_step* steps; // as recorded, then in order; each with room for one more, as spans too
+    laptop_event* events;
+    laptop_span* spans;      // these are found
+    uint64_t n_steps, n_events, n_spans;
+    const uint32_t* lines;   // of each step's place; 0: it is not the source's
+    uint64_t most;           // only the last events; 0: all
+    int32_t broken;          // it was cut, or has an error:
+    int32_t n_sides;
+    laptop_who sides[2];
+    int64_t offset;          // the bytes of which it speaks
+    int32_t memory;
+    uint32_t size;
+    int32_t in_shared, unset;
+    uint32_t warp_size, sector_bytes;
+    uint64_t first;          // where a person begins: a conflict, else wasted bytes, else an access
+    int32_t refused;         // whether the last event was added: an access that the error came before
+    int32_t n_marked;        // events of which the error speaks
+    uint64_t marked[2];
+} laptop_in_order;
+
 laptop_result* laptop_run(const laptop_launch*);
 void laptop_free(laptop_result*);
+void laptop_order(laptop_in_order*);
 #ifdef __cplusplus
 }
 

@@ -57,16 +57,17 @@ function put(files, path, text) {
   homes.reduce((place, home) => place[home] ??= {}, files)[name] = text;
 }
 
-// One program of clang's: the file that it makes, and what it printed.
+// One program of clang's: the file that it makes, or else its text, and what it printed. To a file it writes each word of a
+// text by itself, which takes longer than to compile.
 async function ran({ clang }, words, files, output) {
-  let printed = "";
-  const note = bytes => { printed += bytes ? new TextDecoder().decode(bytes) : ""; };
+  const reader = new TextDecoder(), said = { stdout: "", stderr: "" };
+  const note = where => bytes => { said[where] += bytes ? reader.decode(bytes, { stream: true }) : ""; };
   try {
-    const made = await clang.runLLVM(words, files, { stdout: note, stderr: note, fetchProgress() {} });
-    return { made: made[output], printed, failed: false };
+    const made = await clang.runLLVM(words, files, { stdout: note("stdout"), stderr: note("stderr"), fetchProgress() {} });
+    return { made: output ? made[output] : said.stdout, printed: said.stderr, failed: false };
   } catch (error) {
     if (!(error instanceof clang.Exit)) throw error;
-    return { printed, failed: true };
+    return { printed: said.stderr, failed: true };
   }
 }
 
@@ -92,7 +93,7 @@ async function built(parts, job) {
   if (told.error) return told;
   const files = { ...tree, "k.cpp": text.split(TABLE)[0] };
   Object.entries(copies).forEach(copy => put(files, ...copy));
-  const first = await ran(parts, flags.traced, files, "k.ll");
+  const first = await ran(parts, flags.traced, files);
   lap("clang");
   const against = passes.refusal(first.failed, first.printed, job.text, job.name, names);
   if (against) return { error: against, kind: "compile" };

@@ -118,13 +118,13 @@ def _kit() -> Path:
 def _jobs(parts: list[Path]) -> tuple[dict[str, list[str]], list]:
     """What a page asks of clang, and what the making of a book does: the runtime's objects, the headers precompiled."""
     places = ["-Iown", "-Iinclude", *(f"-Ipacks/{name}" for name in PACKS)]
-    plain = ["clang++", *MACHINE, "-O2", f"-DLAPTOP_PAGE_CODE={CODE}u", *places, "-Ipage", "-Iruntime", "-c"]
+    plain = ["clang++", *MACHINE, "-Oz", f"-DLAPTOP_PAGE_CODE={CODE}u", *places, "-Ipage", "-Iruntime", "-c"]
     traced = [word for word in traced_flags(CLANG) if word != "-gdwarf-4"]      # which asks for more than lines, slowly
     flags = ["clang++", *MACHINE, *traced, "-fdiscard-value-names", *places, "-Isame"]
     objects = [f"{name}.o" for name in [*(p.name for p in parts), "sources.cpp"]]
     of_pack = [f"{p.name}.o" for p in parts if p.parents[1].name in PACKS]
     link = [*flags[:3], "-mexec-model=reactor", "-O1", "-Wl,--strip-debug", f"-Wl,--max-memory={MEMORY}", "k.o", "-o", "k.wasm"]
-    asked = {"traced": [*flags, "-include-pch", "start.pch", "-S", "-emit-llvm", "k.cpp", "-o", "k.ll"],
+    asked = {"traced": [*flags, "-include-pch", "start.pch", "-S", "-emit-llvm", "k.cpp", "-o", "-"],
              "object": [*flags[:3], "-O1", "-Wno-override-module", "-c", "k.ll", "-o", "k.o"],
              "link": [*link, *(name for name in objects if name not in of_pack)], "link packs": [*link, *objects]}
     whole = [{"k.o": "alone.cpp.o", "k.wasm": "whole.wasm"}.get(word, word) for word in asked["link packs"]]

@@ -34,19 +34,11 @@ class Trace:
         data |= {"registers": {"names": None, "rows": []}, "timelines": {}}     # until `with_more`
         self.steps = [dict(zip(data["steps"]["columns"], row)) for row in data["steps"]["rows"]]
         self.machine = Machine(**data["machine"])        # banks and sectors need not be those of a GPU
-        self.first = data["first"] = self._interesting()
+        accesses = data["error"]["accesses"] if data["error"] else []
+        self.first = data["first"] = max((access["step"] for access in accesses), default=replay.first)
 
     def events(self, step: dict) -> list[list]:
         return self.data["events"][step["first_event"]:step["first_event"] + step["n_events"]]
-
-    def _interesting(self) -> int:
-        """Where to begin: what an error speaks of, else a conflict, waste, an access, anything."""
-        if self.data["error"] and self.data["error"]["accesses"]:
-            return max(access["step"] for access in self.data["error"]["accesses"])
-        tests = (lambda s: s["excess"],
-                 lambda s: self.machine.sector_bytes * s["sectors"] > s["size"] * s["n_events"],
-                 lambda s: s["n_events"])
-        return next((n for test in tests for n, s in enumerate(self.steps) if test(s)), 0)
 
     # Words; player.js says the same, and a test holds the two together.
     def words(self, number: int) -> str:

@@ -59,15 +59,15 @@ VERSION = 1
 class Replay:
     """What a launch did; see the module's docstring for the rows and their columns."""
 
-    def __init__(self, result, recorded: Recording, blocks: list[int], cut: str | None):
-        rows = Rows(result, recorded)
+    def __init__(self, result, recorded: Recording, blocks: list[int], cut: str | None, most: int = 0):
+        rows = Rows(result, recorded, most)
         self.kernel, self.grid, self.block = result.kernel, result.grid, result.block
         self.blocks, self.cut = blocks, cut
         self.arrays, self.intervals = rows.arrays(), rows.intervals()
         self.source = {"name": next(iter(result.files)), "files": dict(result.files)}
         self.machine = {n: getattr(result.machine, n)
                         for n in ("banks", "bank_bytes", "sector_bytes", "warp_size")}
-        self.error = rows.error()
+        self.error, self.first = rows.error(), rows.first
         self._rows, self._result = rows, result
 
     @functools.cached_property
@@ -153,9 +153,7 @@ def replay_error(result, blocks=None, events: int | None = None) -> Replay:
         chosen = chosen_blocks(result.grid, blocks)
     recorded = record(result, launch.SANITIZE, blocks=chosen, events=4 * most)          # the last ones
     cut = recorded.cut or len(recorded.events) > most
-    if cut:
-        recorded = Rows.last(recorded, most)
-    return Replay(result, recorded, chosen, _left_out(result.grid, chosen, cut, most))
+    return Replay(result, recorded, chosen, _left_out(result.grid, chosen, cut, most), most if cut else 0)
 
 
 def _most(events: int | None) -> int:

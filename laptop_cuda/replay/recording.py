@@ -1,5 +1,6 @@
 """One recorded run of a launch: steps of warps and accesses of lanes as NumPy tables, as C gives them."""
 import ctypes
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,7 @@ STEP = np.dtype([("block", "u4"), ("warp", "u4"), ("interval", "u4"), ("pc", "u4
 EVENT = np.dtype([("time", "u8"), ("address", "u8"), ("offset", "i8"), ("memory", "i4"), ("step", "u4"),
                   ("block", "u4"), ("thread", "u4"), ("interval", "u4"), ("pc", "u4"), ("size", "u4"),
                   ("operation", "i4"), ("before", "V16"), ("after", "V16")], align=True)
-
-
+SPAN = np.dtype([(name, "u4") for name in ("block", "number", "first_step", "n_steps", "ends", "pc")])
 MOMENT = np.dtype([("name", "u8"), ("barrier", "u8"), ("offset", "i8"), ("memory", "i4"), ("what", "i4"), ("thread", "u4"),
                    ("pc", "u4"), ("phase", "i4"), ("bytes", "u4")], align=True)
 
@@ -78,6 +78,37 @@ def record(result, mode: int, *, blocks=None, events: int, watch: tuple[int, int
                              _table(c.moments, c.n_moments, MOMENT))
         finally:
             free(answer)
+
+
+class _Side(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint32) for name in ("block", "thread", "pc")] + [("action", ctypes.c_int32)]
+
+
+class _Rows(ctypes.Structure):
+    """laptop_in_order of engine.h."""
+    _fields_ = ([(name, ctypes.c_void_p) for name in ("steps", "events", "spans")]
+                + [(name, ctypes.c_uint64) for name in ("n_steps", "n_events", "n_spans")]
+                + [("lines", ctypes.c_void_p), ("most", ctypes.c_uint64), ("broken", ctypes.c_int32),
+                   ("n_sides", ctypes.c_int32), ("sides", 2 * _Side), ("offset", ctypes.c_int64), ("memory", ctypes.c_int32),
+                   ("size", ctypes.c_uint32), ("in_shared", ctypes.c_int32), ("unset", ctypes.c_int32),
+                   ("warp_size", ctypes.c_uint32), ("sector_bytes", ctypes.c_uint32), ("first", ctypes.c_uint64),
+                   ("refused", ctypes.c_int32), ("n_marked", ctypes.c_int32), ("marked", 2 * ctypes.c_uint64)])
+
+
+def in_order(recorded: Recording, result, lines: np.ndarray, most: int) -> tuple[Recording, np.ndarray, list[int], int, int]:
+    """Steps by block and interval, which their events follow; the intervals; the events of which the error speaks, and the one
+    that was added, as it was refused before it was recorded (-1: none); where to begin. `lines` are those of the steps."""
+    (memory, offset, size), kind = recorded.place, getattr(recorded.error, "kind", "")
+    tables = [np.concatenate([table, np.zeros(1, table.dtype)]) for table in (recorded.steps, recorded.events)]
+    tables.append(np.zeros(len(tables[0]), SPAN))
+    c = _Rows(*(table.ctypes.data for table in tables), *map(len, (recorded.steps, recorded.events)), 0, lines.ctypes.data, most,
+              bool(recorded.cut or kind or most), len(recorded.parties), tuple(dataclasses.astuple(p) for p in recorded.parties),
+              offset, memory, size, memory >= 0 and recorded.memories[memory].space == "shared", kind == "uninitialized",
+              result.machine.warp_size, result.machine.sector_bytes)
+    ctypes.CDLL(str(result.library)).laptop_order(ctypes.byref(c))
+    steps, events, spans = (table[:n] for table, n in zip(tables, (c.n_steps, c.n_events, c.n_spans)))
+    return (dataclasses.replace(recorded, steps=steps, events=events, cut=bool(recorded.cut or most)), spans,
+            list(c.marked[:c.n_marked]), c.n_events - 1 if c.refused else -1, c.first)
 
 
 def _table(address, count: int, kind: np.dtype) -> np.ndarray:

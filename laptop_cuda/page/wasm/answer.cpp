@@ -1,10 +1,9 @@
 // A launch as the page describes it, and the runtime's answer as JSON.
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <algorithm>
-#include <vector>
+#include <array>
+#include <map>
 
 #include "page.h"
 #include "runtime.h"
@@ -48,63 +47,68 @@ EXPORT("array") void page_array(const char* name, const char* dtype, uint32_t it
     values.push_back(&cells[arrays.size() % 64]);
 }
 
-static void put(const char* name, uint64_t n) { answer += '"' + std::string(name) + "\":" + std::to_string(n) + ','; }
-static void put_text(const char* name, const char* text) {
-    answer += '"' + std::string(name) + "\":\"";
-    for (const char* p = text ? text : ""; *p; ++p) {
-        char escaped[8] = {*p};
-        if ((unsigned char)*p < 32 || *p == '"' || *p == '\\') snprintf(escaped, sizeof escaped, "\\u%04x", *p);
-        answer += escaped;
-    }
-    answer += "\",";
+// What `run --json` says of a launch, and of each of its lines: sums over operations.
+struct Sums { uint64_t requests, lanes, bytes, sectors, wavefronts, excess; };
+using ByOperation = std::array<Sums, LAPTOP_CLASSES>;
+static void add(ByOperation& to, const laptop_site& s) {
+    Sums& sums = to[s.operation];
+    sums.requests += s.requests, sums.lanes += s.lanes, sums.bytes += s.bytes;
+    sums.sectors += s.sectors, sums.wavefronts += s.wavefronts, sums.excess += s.excess;
 }
-static void close(char with) {
-    if (answer.back() == ',') answer.pop_back();
-    answer += with, answer += ',';
-}
-
-static void put_counts(const laptop_result& r) {
-    answer += "\"sites\":[";
-    for (uint64_t i = 0; i < r.n_sites; ++i) {
-        const laptop_site& s = r.sites[i];
-        answer += '{';
-        put("place", place_of(s.pc)), put("operation", (uint64_t)s.operation), put("requests", s.requests);
-        put("lanes", s.lanes), put("bytes", s.bytes), put("sectors", s.sectors);
-        put("wavefronts", s.wavefronts), put("excess", s.excess);
-        close('}');
-    }
-    close(']');
-    answer += "\"unique\":[";
-    for (uint64_t n : r.unique_sectors) answer += std::to_string(n) + ',';
-    close(']');
-    put("barriers", r.barriers), put("longest_thread", r.longest_thread);
+static Fields counted(const ByOperation& of) {
+    auto both = [&](int first, uint64_t Sums::* what) { return n(of[first].*what + of[first + 1].*what); };
+    auto &in = of[LAPTOP_COPY_IN], &out = of[LAPTOP_COPY_OUT], &product = of[LAPTOP_PRODUCT];
+    return {{"bytes", both(LAPTOP_GLOBAL_LOAD, &Sums::bytes)}, {"sectors", both(LAPTOP_GLOBAL_LOAD, &Sums::sectors)},
+            {"wavefronts", both(LAPTOP_SHARED_LOAD, &Sums::wavefronts)}, {"excess", both(LAPTOP_SHARED_LOAD, &Sums::excess)},
+            {"atomics", both(LAPTOP_GLOBAL_ATOMIC, &Sums::requests)},
+            {"copies_in", n(in.requests)}, {"copies_in_bytes", n(in.bytes)}, {"copies_in_sectors", n(in.sectors)},
+            {"copies_out", n(out.requests)}, {"copies_out_bytes", n(out.bytes)}, {"copies_out_sectors", n(out.sectors)},
+            {"tensor_core_instructions", n(product.requests)}, {"flops", n(product.lanes)}};
 }
 
-static void put_party(const char* name, const laptop_party& p, uint32_t line) {
-    answer += '"' + std::string(name) + "\":{";
+static void put_counts(Fields& to, const laptop_result& r) {
+    ByOperation all = {};
+    std::map<uint32_t, ByOperation> by_place;
+    for (const laptop_site* s = r.sites; s < r.sites + r.n_sites; ++s) add(all, *s), add(by_place[place_of(s->pc)], *s);
+    Fields counts = counted(all);
+    const Sums &load = all[LAPTOP_GLOBAL_LOAD], &store = all[LAPTOP_GLOBAL_STORE];
+    uint64_t unique = r.unique_sectors[LAPTOP_GLOBAL_LOAD] + r.unique_sectors[LAPTOP_GLOBAL_STORE];
+    for (auto [name, count] : {std::pair("requests", load.requests + store.requests), {"load_sectors", load.sectors},
+                               {"store_sectors", store.sectors}, {"unique_sectors", unique}, {"barriers", r.barriers},
+                               {"longest_thread", r.longest_thread}}) counts.push_back({name, n(count)});
+    std::vector<std::string> table, lines;
+    for (int o = 0; o < LAPTOP_CLASSES; ++o) {
+        const Sums& s = all[o];
+        if (!s.requests) continue;
+        table.push_back(object({{"operation", n(o)}, {"requests", n(s.requests)}, {"lanes", n(s.lanes)}, {"bytes", n(s.bytes)},
+                                {"sectors", n(s.sectors)}, {"unique", n(r.unique_sectors[o])},
+                                {"wavefronts", n(s.wavefronts)}, {"excess", n(s.excess)}}));
+    }
+    for (auto& [place, of] : by_place) {
+        Fields line = counted(of);
+        line.push_back({"file", n(place >> 24)}), line.push_back({"line", n(place & 0xffffff)});
+        lines.push_back(object(line));
+    }
+    to.push_back({"counts", object(counts)}), to.push_back({"table", list(table)}), to.push_back({"lines", list(lines)});
+}
+
+static std::string party(const laptop_party& p, uint32_t line) {
     uint32_t place = line ? line : place_of(p.pc);
-    put("file", place >> 24), put("line", place & 0xffffff), put("action", (uint64_t)p.action);
-    for (auto [of, at] : {std::pair("block", p.block), {"thread", p.thread}}) {
-        answer += '"' + std::string(of) + "\":[";
-        for (int i = 0; i < 3; ++i) answer += std::to_string(at[i]) + ',';
-        close(']');
-    }
-    close('}');
+    auto three = [](const uint32_t (&at)[3]) { return list({n(at[0]), n(at[1]), n(at[2])}); };
+    return object({{"file", n(place >> 24)}, {"line", n(place & 0xffffff)}, {"action", n(p.action)},
+                   {"block", three(p.block)}, {"thread", three(p.thread)}});
 }
 
-static void put_error(const laptop_result& r, const laptop_error& e) {
-    answer += '{';
-    put_text("kind", e.kind), put_text("reason", e.reason), put_text("detail", e.detail);
-    answer += "\"offset\":" + std::to_string(e.offset) + ',';
-    put("size", e.size), put("owner", e.owner), put("has", (uint64_t)e.has_thread);
-    if (e.has_thread) put_party("who", e.who, e.file ? e.line : 0);
-    if (e.has_other) put_party("other", e.other, 0);
-    if (e.memory >= 0) {
-        put_text("array", r.memories[e.memory].name);
-        put("space", r.memories[e.memory].space), put("itemsize", r.memories[e.memory].itemsize);
-        put("array_bytes", r.memories[e.memory].bytes);
-    }
-    close('}');
+static std::string error(const laptop_result& r, const laptop_error& e) {
+    Fields found = {{"kind", quoted(e.kind)}, {"reason", quoted(e.reason)}, {"detail", quoted(e.detail)},
+                    {"offset", n(e.offset)}, {"size", n(e.size)}, {"owner", n(e.owner)}, {"has", n(e.has_thread)}};
+    if (e.has_thread) found.push_back({"who", party(e.who, e.file ? e.line : 0)});
+    if (e.has_other) found.push_back({"other", party(e.other, 0)});
+    if (e.memory < 0) return object(found);
+    const laptop_memory& m = r.memories[e.memory];
+    for (auto [name, value] : {std::pair("array", quoted(m.name)), {"space", n(m.space)}, {"itemsize", n(m.itemsize)},
+                               {"array_bytes", n(m.bytes)}}) found.push_back({name, value});
+    return object(found);
 }
 
 // For the player: what these blocks do, with so many accesses at most; of a launch that fails, the last ones.
@@ -128,14 +132,12 @@ EXPORT("run") const char* page_run(int32_t n_args) {         // arrays behind th
     launch.arrays = arrays.data(), launch.n_arrays = (int32_t)arrays.size();
     launch.storages = storages.data(), launch.n_storages = (int32_t)storages.size();
     const laptop_result& r = *laptop_run(&launch);
-    answer = "{";
-    put_text("printed", r.printed);
-    if (r.error.kind) answer += "\"error\":", put_error(r, r.error);
-    else put_counts(r);
-    answer += "\"notes\":[";
-    for (uint64_t i = 0; i < r.n_notes; ++i) put_error(r, r.notes[i]);
-    close(']');
-    if (recorded) answer += "\"replay\":" + replay_of(r, recorded) + ',';
-    answer.back() = '}';
-    return answer.c_str();
+    Fields found = {{"printed", quoted(r.printed)}};
+    std::vector<std::string> notes;
+    for (uint64_t i = 0; i < r.n_notes; ++i) notes.push_back(error(r, r.notes[i]));
+    found.push_back({"notes", list(notes)});
+    if (r.error.kind) found.push_back({"error", error(r, r.error)});
+    else put_counts(found, r);
+    if (recorded) found.push_back({"replay", replay_of(r, recorded)});
+    return (answer = object(found)).c_str();
 }

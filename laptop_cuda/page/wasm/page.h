@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 #include <string>
+#include <vector>
 
 struct laptop_result;
 namespace laptop {
@@ -18,5 +19,9 @@ struct PageSource {
 extern "C" const PageSource* const laptop_sources[];
 extern const PageSource* page_source;    // of the launch
 inline uint32_t place_of(uint32_t pc) { return pc < page_source->n_lines ? page_source->lines[pc] : 0; }
+
+// JSON
+using Fields = std::vector<std::pair<const char*, std::string>>;
+std::string n(int64_t), quoted(const char*), list(const std::vector<std::string>&), object(const Fields&);
 std::string replay_of(const laptop_result&, uint64_t most_events);
 }  // namespace laptop

@@ -3,8 +3,7 @@
 const SECONDS = 20;              // then a launch is ended
 const ROWS = ["global loads", "global stores", "shared loads", "shared stores", "global atomics", "shared atomics",
   "barriers", "", "", "copies in", "copies out", "tensor cores"];
-const REASONS = { steps: "a thread took more steps than a launch may; usual cause: a loop that does not end" };
-const VERBS = ["reads", "writes", "atomically updates", "waits at", "frees", "touches"];
+const VERBS = ["reads", "writes", "updates atomically", "waits", "frees", "touches it"];
 const chapters = {};             // by page: what loads {head, data, module} once
 const live = {};                 // of edit.js and work.js: an editor for a launch, a cell for an exercise
 
@@ -99,9 +98,9 @@ function crashed(words) {
 }
 
 // What the reader has changed: sizes, values, and what the input arrays hold.
-function changed(launch, form, data) {
+function changed(launch, form) {
   const sizes = text => [...text.split(/[ ,x]+/).filter(Boolean).map(Number), 1, 1].slice(0, 3);
-  const made = { ...launch, grid: sizes(form.grid.value), block: sizes(form.block.value) };
+  const made = { ...launch, grid: sizes(form.grid.value), block: sizes(form.block.value), inputs: form.inputs.value };
   for (const name of ["grid", "block"])
     if (made[name].some(n => !Number.isInteger(n) || n < 0 || n > 2 ** 31 - 1))
       throw new Error(`${name}: one to three whole numbers, as in 4 or 4, 2; got ${form[name].value}`);
@@ -113,26 +112,7 @@ function changed(launch, form, data) {
       throw new Error(`${a.name}: a ${a.dtype === "float32" ? "" : "whole "}number, got ${field.value || "nothing"}`);
     return { ...a, value: [...new Uint8Array(new TYPED[a.dtype]([n]).buffer)] };
   });
-  return [made, filled(made, form.inputs?.value, data)];
-}
-
-function filled(launch, how, data) {
-  if (!how || how === "given") return data;
-  const parts = [data];
-  let size = data.length;
-  launch.storages = launch.storages.map(s => ({ ...s }));
-  for (const a of launch.args) {
-    if (!a.const || a.dtype !== "float32" || a.storage < 0) continue;
-    const storage = launch.storages[a.storage], bytes = data.slice(storage.at, storage.at + storage.bytes);
-    const numbers = new Float32Array(a.bytes / 4).map((_, i) => how === "counted" ? i : 2 * Math.random() - 1);
-    bytes.set(new Uint8Array(numbers.buffer), a.offset);
-    storage.at = size;
-    parts.push(bytes);
-    size += bytes.length;
-  }
-  const all = new Uint8Array(size);
-  parts.reduce((at, part) => (all.set(part, at), at + part.length), 0);
-  return all;
+  return made;
 }
 
 function table(head, rows, source = false) {
@@ -167,28 +147,19 @@ function results(answer) {
   });
 }
 
-function element(e) {
-  const space = e.itemsize && e.offset % e.itemsize === 0;
-  return e.array === undefined ? "memory" : space ? `${e.array}[${e.offset / e.itemsize}]` : `${e.array} at byte ${e.offset}`;
-}
-
 // The laptop's own words where they are about the same finding; else what the engine found, part by part.
 function told(e, { kernel, grid, block, laptop }, source) {
+  const item = e.itemsize || 1, place = e.offset % item ? ` at byte ${e.offset}` : `[${e.offset / item}]`;
   const at = (index, size) => size[2] > 1 || size[1] > 1 ? `(${index.slice(0, size[2] > 1 ? 3 : 2).join(", ")})` : index[0];
-  const where = party => party ? `\n  ${party.line ? `line ${party.line}, ` : ""}block ${at(party.block, grid)}, thread ` +
-    at(party.thread, block) + (party.line ? `\n${String(party.line).padStart(6)} | ` +
-    (source.lines[party.file]?.[party.line - 1] ?? "") : "") : "";
-  const same = laptop && laptop.kind === e.kind && laptop.line === (e.who?.line ?? 0) &&
-    String(laptop.thread) === String(e.who?.thread ?? null) && String(laptop.block) === String(e.who?.block ?? null) &&
-    (e.array === undefined || laptop.message.includes(element(e)));
+  const same = laptop?.kind === e.kind && laptop.line === (e.who?.line ?? 0) && String(laptop.thread) === String(e.who?.thread ?? null) &&
+    String(laptop.block) === String(e.who?.block ?? null) && (!e.array || laptop.message.includes(e.array + place));
   if (same) return laptop.message;
-  const what = e.kind === "race" && e.other ? `${element(e)}: one thread ${VERBS[e.who.action]} it, another ` +
-    `${VERBS[e.other.action]} it, and nothing orders the two` : e.array !== undefined
-    ? `${kernel} ${VERBS[e.who?.action ?? 5]} ${element(e)}` + (e.kind === "out of bounds" && e.reason === "array"
-      ? `, ${e.offset < 0 ? "before its start" : "past its end"}: it has ${said(e.array_bytes / (e.itemsize || 1))} elements` : "")
-    : [`${kernel}, launched with grid ${grid.join(" x ")} and block ${block.join(" x ")}`, REASONS[e.reason] ?? e.reason, e.detail]
-      .filter(Boolean).join(": ");
-  return `${e.kind}: ${what}.${where(e.who)}${where(e.other)}`;
+  const side = party => `block ${at(party.block, grid)}, thread ${at(party.thread, block)} ${VERBS[party.action]}` +
+    (party.line ? ` in line ${party.line}\n${String(party.line).padStart(6)} | ${source.lines[party.file]?.[party.line - 1] ?? ""}` : "");
+  const what = e.array ? `${e.array}${place}, of ${said(e.array_bytes / item)} elements` : e.reason === "steps"
+    ? `a thread took more than ${said(e.offset)} steps` : [e.reason, e.detail].filter(Boolean).join(": ");
+  return [`${e.kind}: ${kernel}, grid ${grid.join(" x ")}, block ${block.join(" x ")}: ${what}`,
+    ...[e.who, e.other].filter(Boolean).map(side)].join("\n");
 }
 
 // What is told below a cell's form, whose button runs `act`.
@@ -225,13 +196,13 @@ async function run(cell, form, { result, say, stop }) {
   const given = launches[cell.dataset.kernel], text = sources[given.source];
   const own = await cell.edited?.(given, text, { say, stop });
   const { module, launch, source } = own ?? { module: built, launch: given, source: text };
-  const [made, bytes] = changed(launch, form, data);
+  const made = changed(launch, form);
   say("running", "Running ...");
-  const answer = await inWorker(module, made, bytes, stop);
+  const answer = await inWorker(module, made, data, stop);
   const took = `in ${Math.round(performance.now() - began)} ms in this browser, by the course's engine`;
   const printed = answer.printed ? [make("pre", {}, answer.printed)] : [];
   const message = answer.error ? told(answer.error, made, source) : "";
-  const steps = stepper(made, answer.error, again => inWorker(module, again, bytes, stop), source, message);
+  const steps = stepper(made, answer.error, again => inWorker(module, again, data, stop), source, message);
   const notes = answer.notes.map(e => make("pre", { className: "run-note" }, told(e, { ...made, laptop: null }, source)));
   if (answer.error) {
     result.dataset.finding = JSON.stringify(answer.error);
