@@ -1,16 +1,14 @@
 // One launch in a fresh instance of a module: its description in, the answer and the arrays out. Counting, checks and
 // findings are the engine's own code, inside the module.
 function laptopLaunch(module, launch, data) {
-  const escaped = {}, out = () => new DataView(wasm.memory.buffer);
+  const escaped = {}, ended = {}, out = () => new DataView(wasm.memory.buffer);
   const none = () => 0;
+  const calls = (name, way) => () => {            // whether it was left that way
+    try { wasm[name](); } catch (error) { if (error !== way) throw error; return 1; }
+    return 0;
+  };
   const instance = new WebAssembly.Instance(module, {
-    page: {
-      attempt() {
-        try { wasm.perform(); } catch (error) { if (error !== escaped) throw error; return 1; }
-        return 0;
-      },
-      escape() { throw escaped; },
-    },
+    page: { attempt: calls("perform", escaped), escape() { throw escaped; }, enter: calls("enter", ended), leave() { throw ended; } },
     wasi_snapshot_preview1: new Proxy({
       environ_sizes_get(count, bytes) { out().setUint32(count, 0, true), out().setUint32(bytes, 0, true); return 0; },
       proc_exit(status) { throw new Error(`out of memory, or ended with ${status}`); },

@@ -118,7 +118,7 @@ def _kit() -> Path:
 def _jobs(parts: list[Path]) -> tuple[dict[str, list[str]], list]:
     """What a page asks of clang, and what the making of a book does: the runtime's objects, the headers precompiled."""
     places = ["-Iown", "-Iinclude", *(f"-Ipacks/{name}" for name in PACKS)]
-    plain = ["clang++", *MACHINE, "-Oz", f"-DLAPTOP_PAGE_CODE={CODE}u", *places, "-Ipage", "-Iruntime", "-c"]
+    plain = ["clang++", *MACHINE, "-O2", f"-DLAPTOP_PAGE_CODE={CODE}u", *places, "-Ipage", "-Iruntime", "-c"]
     traced = [word for word in traced_flags(CLANG) if word != "-gdwarf-4"]      # which asks for more than lines, slowly
     flags = ["clang++", *MACHINE, *traced, "-fdiscard-value-names", *places, "-Isame"]
     objects = [f"{name}.o" for name in [*(p.name for p in parts), "sources.cpp"]]

@@ -54,6 +54,7 @@ from .rows import Rows
 
 EVENTS, BLOCKS = 20_000, 2
 VERSION = 1
+MACHINE = "banks", "bank_bytes", "sector_bytes", "warp_size"
 
 
 class Replay:
@@ -65,8 +66,7 @@ class Replay:
         self.blocks, self.cut = blocks, cut
         self.arrays, self.intervals = rows.arrays(), rows.intervals()
         self.source = {"name": next(iter(result.files)), "files": dict(result.files)}
-        self.machine = {n: getattr(result.machine, n)
-                        for n in ("banks", "bank_bytes", "sector_bytes", "warp_size")}
+        self.machine = {n: getattr(result.machine, n) for n in MACHINE}
         self.error, self.first = rows.error(), rows.first
         self._rows, self._result = rows, result
 

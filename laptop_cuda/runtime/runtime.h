@@ -68,6 +68,7 @@ void* fiber_start(const Stack&, void (*run)());      // the stack pointer to swi
 void enter_fiber(void** save, void* fiber, const Stack&);      // from the scheduler
 void change_fiber(void** save, void* fiber, const Stack&);     // from another fiber
 void leave_fiber(void** save, void* scheduler);
+[[noreturn]] void end_fiber(void** save, void* scheduler);     // nobody resumes it
 size_t fiber_bytes(const Stack&, void* sp);          // of its stack that a fiber uses while it does not run
 void fiber_entered();                                // first call on a new fiber
 void stack_abandoned(const Stack&);                  // its frames are gone

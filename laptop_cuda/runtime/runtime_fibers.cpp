@@ -149,6 +149,10 @@ void leave_fiber(void** save, void* scheduler) {
     switch_to(save, scheduler, nullptr, 0);
 #endif
 }
+void end_fiber(void** save, void* scheduler) {
+    leave_fiber(save, scheduler);
+    __builtin_unreachable();
+}
 
 // For a runtime that is itself built with AddressSanitizer: it must know whose stack this is, and that the
 // frames of an abandoned fiber, or those jumped over on the way out, are gone. Otherwise nothing.

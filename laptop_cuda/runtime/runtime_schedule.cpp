@@ -244,8 +244,7 @@ static void end_thread(Thread* t) {
 
 void finish_thread() {
     end_thread(current);
-    leave_fiber(&current->sp, scheduler_sp);
-    __builtin_unreachable();     // nobody resumes a thread that is done
+    end_fiber(&current->sp, scheduler_sp);
 }
 
 // The stack of a thread that has ended is the next one's: threads that never wait need but one, and no switch.
@@ -273,8 +272,7 @@ static void fiber_body() {
         run->entry(run->args.data());
         end_thread(current);
     } while (succeed(current));
-    leave_fiber(&current->sp, scheduler_sp);
-    __builtin_unreachable();
+    end_fiber(&current->sp, scheduler_sp);
 }
 
 static void resume(Thread* t) {
@@ -532,8 +530,7 @@ static std::unordered_set<void (*)(void**)> with_loops;   // of those that are a
 // The first thread that asks ends here: the launch starts again.
 void start_again() {
     run->loops = true;
-    leave_fiber(&current->sp, scheduler_sp);
-    __builtin_unreachable();
+    end_fiber(&current->sp, scheduler_sp);
 }
 
 bool loops_over_threads(bool blocks_apart) {
@@ -556,8 +553,7 @@ void run_whole(Block& b, uint64_t linear) {
 static void whole_body() {
     fiber_entered();
     run_whole_blocks(*run->blocks.back());
-    leave_fiber(&current->sp, scheduler_sp);
-    __builtin_unreachable();
+    end_fiber(&current->sp, scheduler_sp);
 }
 
 // All blocks (or this core's) on one fiber, with the order of the fibers: thread after thread, from barrier to barrier.

@@ -137,7 +137,7 @@ def test_a_reader_edits_a_kernel_right_and_wrong(tab, site):  # noqa: F811
         assert run(name, "{", "{ ", "done")["counts"] == laptop[name]
     assert "out (1000) = [1, 0, " in run("add", "x[i] + y[i]", "i == 0", "done")["text"]
     assert "line 3: use of undeclared identifier 'z'" in run("add", "x[i] + y[i]", "z[i]", "error")["text"]
-    assert "add reads x[1000], past its end" in run("add", "i < n", "i <= n", "finding")["text"]
+    assert "add reads x[1000], of 1,000 elements" in run("add", "i < n", "i <= n", "finding")["text"]
     assert "timeout" in run("add", "if (i < n)", "for (;;); if (i < n)", "finding")["text"]
     assert "gives add" in run("add", "int n", "int n, int m", "error")["text"]
     assert run("add", "{", "{  ", "done")["counts"] == laptop["add"], "the page lives on"

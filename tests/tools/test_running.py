@@ -119,7 +119,7 @@ def test_a_reader_runs_a_kernel_changes_a_size_and_reads_the_finding(tab, tmp_pa
         assert counts == next(one["laptop"]["counts"] for one in found["launches"] if one["name"] == f"start_here/{name}")
     tab.js(f"{root}.querySelector('[name=value-n]').value = '1001'; {run}")
     said = tab.wait(f"{root}.querySelector('[data-state=finding]')?.innerText", 30)
-    assert "add reads x[1000], past its end: it has 1,000 elements" in said and "block 3, thread 232" in said
+    assert "add reads x[1000], of 1,000 elements" in said and "block 3, thread 232: reads" in said
     tab.js(f"{root}.querySelector('[data-act=play]').click()")
     assert "load x[1000]" in tab.wait(f"{root}.querySelector('.lc-root [aria-live]')?.innerText", 30), "the refused access"
     tab.js(f"{root}.querySelector('[name=grid]').value = '-1'; {run}")
@@ -178,10 +178,10 @@ __global__ void columns(const float* x, float* out) {
 __global__ void early(const float* x, float* out) { __shared__ short s[64]; out[threadIdx.x] = s[threadIdx.x]; }
 """
 PLAY = """
-const fs = require("fs"), [folder, ...scripts] = process.argv.slice(1), read = name => fs.readFileSync(`${folder}/${name}`);
+const fs = require("fs"), [folder] = process.argv.slice(1), read = name => fs.readFileSync(`${folder}/${name}`);
 globalThis.window = globalThis.addEventListener = () => {}, globalThis.document = { currentScript: { src: "file:///x" } };
 eval(read("launch.js") + "; globalThis.laptopLaunch = laptopLaunch");
-eval(scripts.map(script => fs.readFileSync(script)).join(""));
+eval(read("front.js") + "");
 const module = new WebAssembly.Module(read("page.wasm")), data = new Uint8Array(read("data.bin")), source = JSON.parse(read("source.json"));
 console.log(JSON.stringify(JSON.parse(read("launches.json")).map(launch => {
   const made = { ...launch, record: asked(launch, laptopLaunch(module, launch, data).error) };
@@ -224,7 +224,8 @@ def test_a_launch_is_played_as_on_the_laptop(tmp_path):
     source = {"files": ["played.cu"], "lines": [PLAYED.split("\n")], "types": all_declared([PLAYED])}
     (tmp_path / "source.json").write_text(json.dumps(source))
     answers(tmp_path, built, recorder.launches, bytes(recorder.data))
-    ran = subprocess.run(["node", "-e", PLAY, str(tmp_path), running.ASSETS / "run.js", running.ASSETS / "play.js"], capture_output=True, text=True)
+    (tmp_path / "front.js").write_text(running.front().removeprefix("(() => {\n").removesuffix("})();\n"))
+    ran = subprocess.run(["node", "-e", PLAY, str(tmp_path)], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-2000:]
     for made, known in zip(json.loads(ran.stdout), json.loads(json.dumps(wanted)), strict=True):
         assert steps_of(made) == steps_of(known), made["kernel"]

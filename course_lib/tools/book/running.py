@@ -17,10 +17,12 @@ import nbformat
 from course_lib.files import ROOT
 from course_lib.tools import notebooks
 from course_lib.tools.book import working
-from laptop_cuda import page
+from laptop_cuda import page, replay
 from laptop_cuda.page import live as page_compiler
 from laptop_cuda.pictures import front as pictures
+from laptop_cuda.machine import Machine
 from laptop_cuda.pictures.player import SCRIPTS
+from laptop_cuda.replay.element_values import GUESS
 from laptop_cuda.text.shared_types import all_declared
 from laptop_cuda.build import cache as build_cache
 from laptop_cuda.build import engine_digest
@@ -154,4 +156,6 @@ def front(live: bool = False) -> str:
     """run.js with the text that its worker runs; edit.js where a page has a compiler."""
     parts = [ASSETS / part for part in ("run.js", "play.js", *(("edit.js", "work.js") if live else ()))]
     worker, *texts = (path.read_text(encoding="utf-8") for path in (page.LAUNCH, *parts))
-    return "\n".join([f"(() => {{\nwindow.courseLaunch = {json.dumps(worker)};", *texts, "})();\n"])
+    known = {"most": replay.EVENTS, "blocks": replay.BLOCKS, "columns": replay.Rows.STEP_COLUMNS, "guess": GUESS,
+             "machine": {name: getattr(Machine(), name) for name in replay.MACHINE}}
+    return "\n".join([f"(() => {{\nwindow.courseLaunch = {json.dumps(worker)};\nconst ENGINE = {json.dumps(known)};", *texts, "})();\n"])

@@ -15,7 +15,9 @@ FROM("asyncify", "stop_unwind") void stop_unwind();
 FROM("asyncify", "start_rewind") void start_rewind(void*);
 FROM("asyncify", "stop_rewind") void stop_rewind();
 FROM("page", "attempt") int page_attempt();      // calls `perform`; 1: it was left by `page_escape`
-FROM("page", "escape") void page_escape();
+FROM("page", "escape") [[noreturn]] void page_escape();
+FROM("page", "enter") int page_enter();          // calls `enter`; 1: it was left by `page_leave`
+FROM("page", "leave") [[noreturn]] void page_leave();
 const void* laptop_called_at = nullptr;
 }
 
@@ -78,8 +80,7 @@ __attribute__((noinline)) void enter_fiber(void**, void* fiber, const Stack&) {
         set_stack_pointer(running->stack_pointer);
         if (running->started) resuming = true, start_rewind(running);
         running->started = true;
-        running->body();
-        stop_unwind();
+        if (!page_enter()) stop_unwind();
         set_stack_pointer(own);
     }
 }
@@ -97,6 +98,9 @@ static __attribute__((noinline)) void leave(void** save, void* other) {
 }
 void change_fiber(void** save, void* fiber, const Stack&) { leave(save, fiber); }
 void leave_fiber(void** save, void*) { leave(save, nullptr); }
+// By an exception of JavaScript's: what ends a thread is not rewound, and what may end one need not be ready for it.
+void end_fiber(void**, void*) { page_leave(); }
+extern "C" __attribute__((export_name("enter"))) void enter_running() { running->body(); }
 size_t fiber_bytes(const Stack& stack, void*) { return stack.top - stack.low; }
 void fiber_entered() {}
 void stack_abandoned(const Stack&) {}
@@ -114,10 +118,7 @@ void attempt(void (*perform)(const laptop_launch&), const laptop_launch& l) {
     set_stack_pointer(own);
     current = nullptr;
 }
-void escape() {
-    page_escape();
-    __builtin_unreachable();
-}
+void escape() { page_escape(); }
 bool was_interrupted() { return false; }         // a worker is ended as a whole
 void check_interrupt() {}
 Busy::Busy() {} Busy::~Busy() {} Signals::Signals() {} Signals::~Signals() {}

@@ -52,12 +52,6 @@ function editorOf(given, label, form, say, { edit, reset }) {
   } };
 }
 
-// Where a kernel's definition begins, in lines.
-function lineOf(text, kernel) {
-  const at = text.search(new RegExp(`__global__[^;{}]*\\b${kernel.split("<")[0].split("::").pop()}\\s*\\(`));
-  return text.slice(0, Math.max(at, 0)).split("\n").length - 1;
-}
-
 live.editor = (cell, form, { say, result, stop }, kernel) => {
   const edit = button("edit", "Edit the kernel"), reset = button("reset", "As it was", { hidden: true });
   let text = null, given, last = null;
@@ -71,7 +65,9 @@ live.editor = (cell, form, { say, result, stop }, kernel) => {
         form.after(text.box);
       }
       text.toggle();
-      if (first) text.box.scrollTop = lineOf(given, kernel) * parseFloat(getComputedStyle(text.area).lineHeight);
+      const defined = new RegExp(`__global__[^;{}]*\\b${kernel.split("<")[0].split("::").pop()}\\s*\\(`);
+      const above = given.slice(0, Math.max(given.search(defined), 0)).split("\n").length - 1;
+      if (first) text.box.scrollTop = above * parseFloat(getComputedStyle(text.area).lineHeight);
       if (!text.box.hidden) notFromDisk();
     } catch (error) { say("error", error.message); }
   };

@@ -1,8 +1,5 @@
 // A launch of the page, step by step: it is made again and recorded by the engine, and its player is drawn.
-const MOST = 20000, BLOCKS = 2;          // accesses and blocks that are recorded
-const COLUMNS = ["block", "warp", "interval", "kind", "file", "line", "lanes", "array", "size", "sectors", "wavefronts", "excess",
-  "first_event", "n_events"];
-const BITS = { 1: "uint8", 2: "float16", 4: "float32", 8: "float64", 16: "float32" };        // of a type that no text names
+// ENGINE has what the laptop's replay says of itself (running.py).
 const TYPED = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, float64: Float64Array, int64: BigInt64Array,
   uint64: BigUint64Array, int16: Int16Array, uint16: Uint16Array, int8: Int8Array, uint8: Uint8Array, bool: Uint8Array };
 
@@ -12,8 +9,8 @@ const PLAYER = new URL("player.js", document.currentScript.src);
 function asked({ grid }, error) {
   const count = grid[0] * grid[1] * grid[2];
   const known = [error?.has && error.who, error?.other].filter(Boolean).map(({ block: [x, y, z] }) => x + grid[0] * (y + grid[1] * z));
-  const blocks = known.length ? [...new Set(known)].sort((a, b) => a - b) : [...Array(Math.min(BLOCKS, count)).keys()];
-  return { blocks, most: MOST, fails: Boolean(error) };
+  const blocks = known.length ? [...new Set(known)].sort((a, b) => a - b) : [...Array(Math.min(ENGINE.blocks, count)).keys()];
+  return { blocks, most: ENGINE.most, fails: Boolean(error) };
 }
 
 function numbers({ dtype, after }) {
@@ -26,8 +23,9 @@ function numbers({ dtype, after }) {
   });
 }
 
-// Six digits, or the word that stands for a number that is none.
-const short = n => typeof n === "number" && !Number.isFinite(n) ? { NaN: "nan", Infinity: "inf" }[n] ?? "-inf" : +Number(n).toPrecision(6);
+// A whole number, six digits of another, or the word that stands for what is no number.
+const short = n => typeof n === "bigint" || Number.isInteger(n) ? Number(n)
+  : Number.isFinite(n) ? +n.toPrecision(6) : { NaN: "nan", Infinity: "inf" }[n] ?? "-inf";
 
 function value(hex, { dtype, itemsize } = {}) {
   if (hex.length / 2 % itemsize) return null;
@@ -41,14 +39,14 @@ function packed({ replay, error }, launch, source, message) {
   const { kernel, grid, block, record: { blocks } } = launch, { rows, accesses, cut, ...known } = replay, { files } = source;
   const given = launch.args.filter(a => "storage" in a), count = grid[0] * grid[1] * grid[2];
   const arrays = replay.arrays.map(({ parameter, ...array }) => {
-    const { shape = [], dtype = array.space === "shared" ? source.types[array.name] ?? BITS[array.itemsize] ?? "uint8" : "" } = given[parameter] ?? {};
+    const { shape = [], dtype = array.space === "shared" ? source.types[array.name] ?? ENGINE.guess[array.itemsize] ?? "uint8" : "" } = given[parameter] ?? {};
     const size = numbers({ dtype, after: new Uint8Array(8) }).length;
     return { ...array, dtype, shape, itemsize: size ? 8 / size : array.itemsize };
   });
-  const left = [cut && `cut at ${said(MOST)} accesses`, blocks.length < count && `${blocks.length} of ${said(count)} blocks`];
-  return { ...known, kernel, grid, block, blocks, arrays, files, source: files[0], steps: { columns: COLUMNS, rows },
+  const left = [cut && `cut at ${said(ENGINE.most)} accesses`, blocks.length < count && `${blocks.length} of ${said(count)} blocks`];
+  return { ...known, kernel, grid, block, blocks, arrays, files, source: files[0], steps: { columns: ENGINE.columns, rows },
     events: replay.events.map(([lane, offset, size, hex, memory]) => [lane, offset, size, value(hex, arrays[memory])]),
-    machine: { banks: 32, bank_bytes: 4, sector_bytes: 32, warp_size: 32 }, registers: { names: null, rows: [] },
+    machine: ENGINE.machine, registers: { names: null, rows: [] },
     texts: Object.fromEntries(files.map((name, n) => [name, source.lines[n]])), cut: left.filter(Boolean).join("; ") || null,
     error: error ? { kind: error.kind, message, accesses } : null };
 }

@@ -3,7 +3,7 @@
 const SECONDS = 20;              // then a launch is ended
 const ROWS = ["global loads", "global stores", "shared loads", "shared stores", "global atomics", "shared atomics",
   "barriers", "", "", "copies in", "copies out", "tensor cores"];
-const VERBS = ["reads", "writes", "updates atomically", "waits", "frees", "touches it"];
+const VERBS = ["reads", "writes", "atomically updates", "waits at", "frees", "touches"];
 const chapters = {};             // by page: what loads {head, data, module} once
 const live = {};                 // of edit.js and work.js: an editor for a launch, a cell for an exercise
 
@@ -115,12 +115,11 @@ function changed(launch, form) {
   return made;
 }
 
-function table(head, rows, source = false) {
-  const cell = (tag, text, n) => make(tag, { className: n && !(source && n === head.length - 1) ? "number" : "" },
-    source && n === head.length - 1 && tag === "td" ? make("code", {}, text) : text);
-  return make("div", { className: "run-table", tabIndex: 0 }, make("table", {},
-    make("thead", {}, make("tr", {}, ...head.map((text, n) => cell(text ? "th" : "td", text, n)))),
-    make("tbody", {}, ...rows.map(row => make("tr", {}, ...row.map((text, n) => cell("td", text, n)))))));
+function table(head, rows) {
+  const line = (tag, row) => make("tr", {}, ...row.map((text, n) =>
+    make(text ? tag : "td", { className: n && typeof text === "string" ? "number" : "" }, text)));
+  return make("div", { className: "run-table", tabIndex: 0 }, make("table", {}, make("thead", {}, line("th", head)),
+    make("tbody", {}, ...rows.map(row => line("td", row)))));
 }
 
 function drawn(answer, source) {
@@ -130,22 +129,17 @@ function drawn(answer, source) {
       global ? said(32 * sectors) : shared ? `${said(wavefronts)} pass${wavefronts === 1 ? "" : "es"}` : "",
       global ? said(32 * unique) : shared && excess ? `${said(excess)} from conflicts` : ""];
   });
-  const lines = answer.lines.map(l => [l.line ? String(l.line) : "?", l.bytes ? said(l.bytes) : "",
-    l.sectors ? said(32 * l.sectors) : "",
+  const lines = answer.lines.map(l => [String(l.line || "?"), l.bytes ? said(l.bytes) : "", l.sectors ? said(32 * l.sectors) : "",
     l.wavefronts ? said(l.wavefronts) + (l.excess ? ` (${said(l.excess)} from conflicts)` : "") : "",
-    l.atomics ? said(l.atomics) : "", l.line ? (source.lines[l.file]?.[l.line - 1] ?? "").trim() : ""]);
+    l.atomics ? said(l.atomics) : "", make("code", {}, l.line ? (source.lines[l.file]?.[l.line - 1] ?? "").trim() : "")]);
   return [table(["", "requests", "asked (bytes)", "moved (bytes)", "unique (bytes)"], rows),
-    table(["line", "asked", "moved", "shared passes", "atomics", "source"], lines, true)];
+    table(["line", "asked", "moved", "shared passes", "atomics", make("span", {}, "source")], lines)];
 }
 
-function results(answer) {
-  return answer.arrays.filter(a => !a.const).map(a => {
-    const all = numbers(a), shown = all.slice(0, 8).map(n => typeof n === "bigint" || Number.isInteger(n) ? String(n)
-      : String(+n.toPrecision(5)));
-    return make("p", { className: "run-array" }, make("code", {}, `${a.name} (${a.shape.join(" x ")}) = ` +
-      `[${shown.join(", ")}${all.length > 8 ? ", ..." : ""}]`));
-  });
-}
+const results = answer => answer.arrays.filter(a => !a.const).map(a => {
+  const all = numbers(a), shown = all.slice(0, 8).map(short).join(", ") + (all.length > 8 ? ", ..." : "");
+  return make("p", { className: "run-array" }, make("code", {}, `${a.name} (${a.shape.join(" x ")}) = [${shown}]`));
+});
 
 // The laptop's own words where they are about the same finding; else what the engine found, part by part.
 function told(e, { kernel, grid, block, laptop }, source) {
@@ -154,12 +148,13 @@ function told(e, { kernel, grid, block, laptop }, source) {
   const same = laptop?.kind === e.kind && laptop.line === (e.who?.line ?? 0) && String(laptop.thread) === String(e.who?.thread ?? null) &&
     String(laptop.block) === String(e.who?.block ?? null) && (!e.array || laptop.message.includes(e.array + place));
   if (same) return laptop.message;
-  const side = party => `block ${at(party.block, grid)}, thread ${at(party.thread, block)} ${VERBS[party.action]}` +
-    (party.line ? ` in line ${party.line}\n${String(party.line).padStart(6)} | ${source.lines[party.file]?.[party.line - 1] ?? ""}` : "");
-  const what = e.array ? `${e.array}${place}, of ${said(e.array_bytes / item)} elements` : e.reason === "steps"
-    ? `a thread took more than ${said(e.offset)} steps` : [e.reason, e.detail].filter(Boolean).join(": ");
-  return [`${e.kind}: ${kernel}, grid ${grid.join(" x ")}, block ${block.join(" x ")}: ${what}`,
-    ...[e.who, e.other].filter(Boolean).map(side)].join("\n");
+  const verb = party => VERBS[party?.action ?? 5];
+  const side = party => `  ${party.line ? `line ${party.line}, ` : ""}block ${at(party.block, grid)}, thread ${at(party.thread, block)}: ` +
+    verb(party) + (party.line ? `\n${String(party.line).padStart(6)} | ${source.lines[party.file]?.[party.line - 1] ?? ""}` : "");
+  const what = e.array ? `${kernel} ${verb(e.who)} ${e.array}${place}, of ${said(e.array_bytes / item)} elements`
+    : `${kernel}, grid ${grid.join(" x ")}, block ${block.join(" x ")}: ` + (e.reason === "steps"
+      ? `a thread took more than ${said(e.offset)} steps` : [e.reason, e.detail].filter(Boolean).join(": "));
+  return [`${e.kind}: ${what}`, ...[e.who, e.other].filter(Boolean).map(side)].join("\n");
 }
 
 // What is told below a cell's form, whose button runs `act`.
