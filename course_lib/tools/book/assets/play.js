@@ -23,15 +23,14 @@ function numbers({ dtype, after }) {
   });
 }
 
-// A whole number, six digits of another, or the word that stands for what is no number.
-const short = n => typeof n === "bigint" || Number.isInteger(n) ? Number(n)
-  : Number.isFinite(n) ? +n.toPrecision(6) : { NaN: "nan", Infinity: "inf" }[n] ?? "-inf";
+// As many digits as tell a number, or the word for what is none.
+const short = n => Number.isFinite(n) ? +n.toPrecision(6) : { NaN: "nan", Infinity: "inf" }[n] ?? "-inf";
+const shortened = dtype => dtype === "bool" ? Boolean : /float/.test(dtype) ? short : Number;
 
 function value(hex, { dtype, itemsize } = {}) {
   if (hex.length / 2 % itemsize) return null;
-  const all = numbers({ dtype, after: Uint8Array.from(hex.match(/../g) ?? [], two => parseInt(two, 16)) });
-  const said = dtype === "bool" ? all.map(Boolean) : all.map(short);
-  return said.length > 1 ? said : said[0] ?? null;
+  const all = numbers({ dtype, after: Uint8Array.from(hex.match(/../g) ?? [], two => parseInt(two, 16)) }).map(shortened(dtype));
+  return all.length > 1 ? all : all[0] ?? null;
 }
 
 // The engine's answer with what the page knows: types, shapes and texts.

@@ -137,7 +137,7 @@ function drawn(answer, source) {
 }
 
 const results = answer => answer.arrays.filter(a => !a.const).map(a => {
-  const all = numbers(a), shown = all.slice(0, 8).map(short).join(", ") + (all.length > 8 ? ", ..." : "");
+  const all = numbers(a), shown = all.slice(0, 8).map(shortened(a.dtype)).join(", ") + (all.length > 8 ? ", ..." : "");
   return make("p", { className: "run-array" }, make("code", {}, `${a.name} (${a.shape.join(" x ")}) = [${shown}]`));
 });
 
