@@ -101,10 +101,10 @@ def in_order(recorded: Recording, result, lines: np.ndarray, most: int) -> tuple
     (memory, offset, size), kind = recorded.place, getattr(recorded.error, "kind", "")
     tables = [np.concatenate([table, np.zeros(1, table.dtype)]) for table in (recorded.steps, recorded.events)]
     tables.append(np.zeros(len(tables[0]), SPAN))
-    c = _Rows(*(table.ctypes.data for table in tables), *map(len, (recorded.steps, recorded.events)), 0, lines.ctypes.data, most,
-              bool(recorded.cut or kind or most), len(recorded.parties), tuple(dataclasses.astuple(p) for p in recorded.parties),
-              offset, memory, size, memory >= 0 and recorded.memories[memory].space == "shared", kind == "uninitialized",
-              result.machine.warp_size, result.machine.sector_bytes)
+    in_shared = memory >= 0 and recorded.memories[memory].space == "shared"
+    c = _Rows(*(table.ctypes.data for table in tables), len(recorded.steps), len(recorded.events), 0, lines.ctypes.data, most,
+              bool(recorded.cut or kind or most), len(recorded.parties), tuple(map(dataclasses.astuple, recorded.parties)),
+              offset, memory, size, in_shared, kind == "uninitialized", result.machine.warp_size, result.machine.sector_bytes)
     ctypes.CDLL(str(result.library)).laptop_order(ctypes.byref(c))
     steps, events, spans = (table[:n] for table, n in zip(tables, (c.n_steps, c.n_events, c.n_spans)))
     return (dataclasses.replace(recorded, steps=steps, events=events, cut=bool(recorded.cut or most)), spans,

@@ -92,8 +92,8 @@ class Rows:
                 for i, m in enumerate(self.recorded.memories)]
 
     def intervals(self) -> list[dict]:
-        return [{"block": block, "number": number, "first_step": first, "n_steps": steps, "ends": ("end", "barrier", "cut")[ends],
-                 "line": self.places[pc].line if ends == 1 else 0}
+        return [{"block": block, "number": number, "first_step": first, "n_steps": steps,
+                 "ends": ("end", "barrier", "cut")[ends], "line": self.places[pc].line if ends == 1 else 0}
                 for block, number, first, steps, ends, pc in self.spans.tolist()]
 
     def requests(self, kind: str, space: str | None) -> np.ndarray:

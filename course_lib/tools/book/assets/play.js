@@ -38,7 +38,8 @@ function packed({ replay, error }, launch, source, message) {
   const { kernel, grid, block, record: { blocks } } = launch, { rows, accesses, cut, ...known } = replay, { files } = source;
   const given = launch.args.filter(a => "storage" in a), count = grid[0] * grid[1] * grid[2];
   const arrays = replay.arrays.map(({ parameter, ...array }) => {
-    const { shape = [], dtype = array.space === "shared" ? source.types[array.name] ?? ENGINE.guess[array.itemsize] ?? "uint8" : "" } = given[parameter] ?? {};
+    const declared = array.space === "shared" ? source.types[array.name] ?? ENGINE.guess[array.itemsize] ?? "uint8" : "";
+    const { shape = [], dtype = declared } = given[parameter] ?? {};
     const size = numbers({ dtype, after: new Uint8Array(8) }).length;
     return { ...array, dtype, shape, itemsize: size ? 8 / size : array.itemsize };
   });
