@@ -95,20 +95,22 @@ class _Rows(ctypes.Structure):
                    ("refused", ctypes.c_int32), ("n_marked", ctypes.c_int32), ("marked", 2 * ctypes.c_uint64)])
 
 
-def in_order(recorded: Recording, result, lines: np.ndarray, most: int) -> tuple[Recording, np.ndarray, list[int], int, int]:
-    """Steps by block and interval, which their events follow; the intervals; the events of which the error speaks, and the one
-    that was added, as it was refused before it was recorded (-1: none); where to begin. `lines` are those of the steps."""
+def in_order(recorded: Recording, result, lines: np.ndarray, most: int) -> tuple:
+    """Steps by block and interval, which their events follow; the intervals; the events of which the error
+    speaks, and the one that was added, as it was refused before it was recorded (-1: none); where to begin.
+    `lines` are those of the steps."""
     (memory, offset, size), kind = recorded.place, getattr(recorded.error, "kind", "")
-    tables = [np.concatenate([table, np.zeros(1, table.dtype)]) for table in (recorded.steps, recorded.events)]
+    tables = [np.append(table, np.zeros(1, table.dtype)) for table in (recorded.steps, recorded.events)]
     tables.append(np.zeros(len(tables[0]), SPAN))
     in_shared = memory >= 0 and recorded.memories[memory].space == "shared"
-    c = _Rows(*(table.ctypes.data for table in tables), len(recorded.steps), len(recorded.events), 0, lines.ctypes.data, most,
-              bool(recorded.cut or kind or most), len(recorded.parties), tuple(map(dataclasses.astuple, recorded.parties)),
-              offset, memory, size, in_shared, kind == "uninitialized", result.machine.warp_size, result.machine.sector_bytes)
+    c = _Rows(*(table.ctypes.data for table in tables), len(recorded.steps), len(recorded.events), 0,
+              lines.ctypes.data, most, bool(recorded.cut or kind or most), len(recorded.parties),
+              tuple(map(dataclasses.astuple, recorded.parties)), offset, memory, size, in_shared,
+              kind == "uninitialized", result.machine.warp_size, result.machine.sector_bytes)
     ctypes.CDLL(str(result.library)).laptop_order(ctypes.byref(c))
     steps, events, spans = (table[:n] for table, n in zip(tables, (c.n_steps, c.n_events, c.n_spans)))
-    return (dataclasses.replace(recorded, steps=steps, events=events, cut=bool(recorded.cut or most)), spans,
-            list(c.marked[:c.n_marked]), c.n_events - 1 if c.refused else -1, c.first)
+    recorded = dataclasses.replace(recorded, steps=steps, events=events, cut=bool(recorded.cut or most))
+    return recorded, spans, list(c.marked[:c.n_marked]), c.n_events - 1 if c.refused else -1, c.first
 
 
 def _table(address, count: int, kind: np.dtype) -> np.ndarray:

@@ -26,7 +26,8 @@ class Rows:
             *(np.unique(table["pc"]).tolist() for table in (recorded.steps, recorded.events)))
         self.places = result.places(pcs)
         lines = np.array([self.places[pc].line for pc in recorded.steps["pc"].tolist()], np.uint32)
-        self.recorded, self.spans, self.marked, self.refused, self.first = in_order(recorded, result, lines, most)
+        found = in_order(recorded, result, lines, most)
+        self.recorded, self.spans, self.marked, self.refused, self.first = found
         texts = result.files.values()
         self.types = [m.dtype if m.space != "shared" else shared_type(m.name, m.itemsize, texts)
                       for m in self.recorded.memories]
