@@ -34,9 +34,10 @@ class Module:
     def _first_build(self, traced: bool) -> None:
         """Host code that calls functions of other sources is left out: a library of kernels does without.
         Device code with a name that the engine's CUB and torch do not have is an error when it is reached."""
-        missing, blamed, first = set(), set(), None
+        missing, blamed, everywhere, first = set(), set(), False, None
         while True:
-            self._files = files_of(as_judged(self.source), self._start, self._include, missing, blamed)
+            self._files = files_of(as_judged(self.source), self._start, self._include, missing,
+                                   set() if everywhere else blamed)
             self._files[0].defines, self._files[0].std = self._define, self._std
             self._texts = [k for file in self._files for k in signature.kernels(file)]
             try:
@@ -47,7 +48,9 @@ class Module:
                 (undefined, files), unknown = undefined_names(error.output), unknown_names(error.output)
                 unknown |= {name.rpartition("::")[2] for name in unknown}           # for host functions
                 if undefined | unknown <= missing and files <= blamed:
-                    raise first
+                    if everywhere or not blamed:
+                        raise first
+                    everywhere = True
                 files = files if blamed or not files else {self.name}        # headers' may go with its own
                 missing, blamed = missing | undefined | unknown, blamed | files if files else set()
 
