@@ -1,6 +1,7 @@
 """The figures of chapter 12. Each function draws one and shows it; its text alternative is made from what it
 draws."""
 from course_lib import figures
+from course_lib.asynchrony.pipeline import schedule
 from course_lib.figures import COLOURS, INK
 
 ACCENT, GREY, PALE, PRODUCT, SOFTMAX = COLOURS[5], "#666666", "#f4f4f4", "#d6e6f4", "#fbe6c4"
@@ -9,15 +10,15 @@ ACCENT, GREY, PALE, PRODUCT, SOFTMAX = COLOURS[5], "#666666", "#f4f4f4", "#d6e6f
 def roles():
     """Who does what in a kernel with a producer warp."""
     producer, engine, stages = "producer\none thread", "copy engine\n(TMA)", "stages\nin shared memory"
-    consumers = "consumers\na warpgroup"
+    consumers = "consumers\nthe other warps"
     figures.boxes(
         {producer: (0, 0), engine: (1.5, 0), stages: (3, 0), consumers: (3, 1.4), "full": (1.5, 0.95),
          "empty": (1.5, 1.85)},
         [(producer, engine, "orders"), (engine, stages, "writes"), (engine, "full", "bytes"),
          ("full", consumers, "may read"), (consumers, stages, "read"), (consumers, "empty", "arrive"),
          ("empty", producer, "may order")], width=7.8, height=4.0,
-        caption="Two barriers per stage. The copy engine ends a phase of full, by its bytes; the consumers end "
-                "a phase of empty, by arriving.")
+        caption="Two barriers per stage. A phase of full ends with the last of the bytes that the producer announced, "
+                "a phase of empty when every consumer has arrived.")
 
 
 def parity(ends=(1, 4, 5.5, 9)):
@@ -40,29 +41,29 @@ def parity(ends=(1, 4, 5.5, 9)):
                          "wait for parity 1 returns at once, as if a phase before it were over.")
 
 
-def schedules(tiles=3, product=2, softmax=2):
+def schedules(tiles=3, product=1, softmax=2):
     """Products and softmax of a few tiles in three schedules. There is one set of tensor cores."""
     fig, ax = figures.new(8.2, 3.6)
-    both, step = product + softmax, max(product, softmax)
-    rows = {"one after another: products": [("p", n, both * n) for n in range(tiles)],
-            "softmax": [("s", n, both * n + product) for n in range(tiles)],
-            "overlapped in a warpgroup: products": [("p", n, step * n) for n in range(tiles)],
-            "its softmax": [("s", n, step * n + product) for n in range(tiles)]}
+    rows = {}
+    for way, overlapped in (("one after another", False), ("overlapped in a warpgroup", True)):
+        parts = schedule(tiles, product, softmax, overlapped=overlapped)
+        rows[f"{way}: products"] = [part for part in parts if part.kind != "softmax"]
+        rows["softmax" if not overlapped else "its softmax"] = [part for part in parts if part.kind == "softmax"]
+    parts = schedule(tiles, product, softmax, groups=2)
     for group in (0, 1):
-        rows[f"ping-pong: warpgroup {group + 1}"] = [
-            part for n in range(tiles) for part in (("p", n, both * n + product * group),
-                                                    ("s", n, both * n + product * (group + 1)))]
+        rows[f"ping-pong: warpgroup {group + 1}"] = [part for part in parts if part.group == group]
+    short = {"scores": "k", "softmax": "s", "values": "v"}
     for y, (name, parts) in enumerate(rows.items()):
         ax.text(-0.2, y + 0.36, name, ha="right", va="center", fontsize=8.5, color=INK)
-        for kind, n, begin in parts:
-            long, colour = (product, PRODUCT) if kind == "p" else (softmax, SOFTMAX)
-            figures.box(ax, begin, y, long, 0.72, colour, f"{kind}{n}")
-    ax.set(xlim=(-4.4, both * tiles + product + 0.3), ylim=(len(rows) + 0.3, -0.1))
+        for part in parts:
+            long, colour = (softmax, SOFTMAX) if part.kind == "softmax" else (product, PRODUCT)
+            figures.box(ax, part.begin, y, long, 0.72, colour, f"{short[part.kind]}{part.tile}")
+    ax.set(xlim=(-4.4, parts[-1].begin + product + 0.3), ylim=(len(rows) + 0.3, -0.1))
     ax.text(0, len(rows) + 0.2, "steps →", fontsize=8.5, color=GREY)
     ax.axis("off")
-    told = ". ".join(f"{name}: " + ", ".join(f"{kind}{n} at {begin}" for kind, n, begin in parts)
+    told = ". ".join(f"{name}: " + ", ".join(f"{short[part.kind]}{part.tile} at {part.begin}" for part in parts)
                      for name, parts in rows.items())
-    figures.show(fig, alt=f"Schedules of products, p, of {product} steps and softmax, s, of {softmax}. {told}.",
-                 caption="p1: the scores of tile 1, and the weights of tile 0 times its values; s1: the softmax of tile 1. "
-                         "Overlapped or in ping-pong, the tensor cores work in nearly every step. A drawing of the "
-                         "idea; the last product, of the last weights, is left out.")
+    figures.show(fig, alt=f"Schedules of products, k and v, of {product} steps and softmax, s, of {softmax}. {told}.",
+                 caption="k1: the scores of tile 1. s1: their softmax. v1: the weights of tile 1 times its values. Overlapped, "
+                         "a softmax has the product with the values beside it; in ping-pong, the products of the other "
+                         "warpgroup. A drawing of the idea, in steps.")

@@ -34,20 +34,39 @@ def pipeline(tiles: int, stages: int, latency: int, copy: int, use: int) -> list
     return done
 
 
-def taking_turns(tiles: int, product: int, softmax: int, groups: int = 1, overlapped: bool = False):
-    """Steps, and the share of them in which the tensor cores work, when each of `groups` warpgroups has `tiles`
-    tiles: a product of `product` steps on the one tensor core, then `softmax` steps on the group's own lanes.
+@dataclass(frozen=True)
+class Part:
+    """What a warpgroup does from a step on: "scores", "softmax" or "values" of a tile."""
+    group: int
+    kind: str
+    tile: int
+    begin: int
 
-    overlapped: a group orders the product of its next tile before the softmax of this one, so that it may run
-    meanwhile; otherwise each of the group's products waits for the softmax before it."""
+
+def schedule(tiles: int, product: int, softmax: int, groups: int = 1, overlapped: bool = False) -> list[Part]:
+    """What each of `groups` warpgroups does with `tiles` tiles: scores, `product` steps on the one tensor core;
+    `softmax` steps on the group's own lanes; weights times values, `product` steps again.
+
+    A group issues the values of a tile behind the scores of the next one. overlapped: the softmax waits for its
+    scores alone, so that the product with the values runs beside it; otherwise it waits for both."""
     check_sizes(tiles=tiles, product=product, softmax=softmax, groups=groups)
-    free, lanes = 0, [0] * groups           # when the tensor core and each group's lanes have nothing to do
-    ready = [0] * groups                    # when a group may order its next product
-    for _ in range(tiles):
-        for g in range(groups):
-            free = max(free, ready[g]) + product
-            begins = max(free, lanes[g])
-            lanes[g] = begins + softmax
-            ready[g] = begins if overlapped else lanes[g]
-    steps = max(lanes)
-    return steps, tiles * groups * product / steps
+    parts, free, ready = [], 0, [0] * groups    # when the tensor core is free; a group has its next weights
+    for turn in range(tiles + 1):
+        for group in range(groups):
+            scored = free = max(free, ready[group])
+            if turn < tiles:
+                parts.append(Part(group, "scores", turn, free))
+                scored = free = free + product
+            if turn > 0:
+                parts.append(Part(group, "values", turn - 1, free))
+                free += product
+            if turn < tiles:
+                parts.append(Part(group, "softmax", turn, scored if overlapped else free))
+                ready[group] = parts[-1].begin + softmax
+    return parts
+
+
+def taking_turns(tiles: int, product: int, softmax: int, groups: int = 1, overlapped: bool = False):
+    """Steps of a `schedule`, and the share of them in which the tensor cores work."""
+    steps = schedule(tiles, product, softmax, groups, overlapped)[-1].begin + product
+    return steps, 2 * tiles * groups * product / steps

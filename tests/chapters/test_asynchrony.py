@@ -14,6 +14,7 @@ import yaml
 from changed_kernels import changed_kernels
 from course_lib import asynchrony, cuda
 from course_lib.asynchrony.kernels import RUNGS
+from course_lib.asynchrony.pipeline import schedule
 from course_lib.flash_attention import forward_kernel
 from course_lib.gpu.case import BF16, attention, relative
 from course_lib.gpu.results import FOLDER
@@ -202,3 +203,22 @@ __global__ void as_stored(const __grid_constant__ CUtensorMap map, uint4* out, i
     assert torch.equal(out[places], x.view(torch.int16).flatten())
     if mode in (0, 128):                 # eight rows in one group of banks, and in eight
         assert sorted(asynchrony.banks(range(8), 16, mode)) == (list(range(0, 32, 4)) if mode else [4] * 8)
+
+
+@pytest.mark.parametrize("groups, overlapped", [(1, False), (1, True), (2, False), (2, True)])
+@pytest.mark.parametrize("softmax", [1, 2, 5])
+def test_a_schedule_makes_nothing_from_what_is_not_there(groups, overlapped, softmax):
+    """No weights without their softmax, no softmax without its scores; one set of tensor cores."""
+    at = {(part.group, part.kind, part.tile): part.begin
+          for part in schedule(6, 1, softmax, groups, overlapped)}
+    for (group, kind, tile), begin in at.items():
+        if kind == "softmax":
+            assert at[group, "scores", tile] + 1 <= begin and begin + softmax <= at[group, "values", tile]
+    products = [begin for (_, kind, _), begin in at.items() if kind != "softmax"]
+    assert len(set(products)) == len(products) == 12 * groups
+
+
+@pytest.mark.parametrize("softmax, busy", [(1, 1), (2, 2 / 3), (3, 1 / 2)])
+def test_an_overlapped_softmax_has_half_of_the_products_beside_it(softmax, busy):
+    assert asynchrony.taking_turns(2000, 1, softmax, overlapped=True)[1] == pytest.approx(busy, abs=1e-3)
+    assert asynchrony.taking_turns(2000, 1, softmax)[1] == pytest.approx(2 / (2 + softmax), abs=1e-3)

@@ -24,8 +24,8 @@ CARDS = {"one": (100e12, 2e12)}
 # name: (drawing, words that must occur, the same drawing with other data)
 DRAWN = {
     "parity": (asynchrony.parity, "phase 2, parity 0, from 4 to 5.5", lambda: asynchrony.parity((1, 2))),
-    "schedules": (asynchrony.schedules, "warpgroup 2: p0 at 2, s0 at 4, p1 at 6", lambda: asynchrony.schedules(2)),
-    "roles": (asynchrony.roles, "consumers a warpgroup to empty (arrive); empty to producer one thread (may order)", None),
+    "schedules": (asynchrony.schedules, "its softmax: s0 at 1, s1 at 4, s2 at 7", lambda: asynchrony.schedules(2)),
+    "roles": (asynchrony.roles, "consumers the other warps to empty (arrive); empty to producer one thread (may order)", None),
     "memories": (flash.memories, "A tile of 64 by 64 floats has 16 KiB", lambda: flash.memories(32)),
     "delta": (linear.replace_at_a_key, "S returns for k: (1.8, -0.6, 1.2); value v: (0, 2, -2); missing: (-1.8, 2.6, -3.2)",
               lambda: linear.replace_at_a_key(value=(1.0, 2, -2))),
