@@ -63,7 +63,7 @@ def schedules(tiles=3, product=1, softmax=2):
     ax.axis("off")
     told = ". ".join(f"{name}: " + ", ".join(f"{short[part.kind]}{part.tile} at {part.begin}" for part in parts)
                      for name, parts in rows.items())
-    figures.show(fig, alt=f"Schedules of products, k and v, of {product} steps and softmax, s, of {softmax}. {told}.",
+    figures.show(fig, alt=f"Schedules of products, k and v, and softmax, s, of {product} and {softmax} steps. {told}.",
                  caption="k1: the scores of tile 1. s1: their softmax. v1: the weights of tile 1 times its values. Overlapped, "
                          "a softmax has the product with the values beside it; in ping-pong, the products of the other "
                          "warpgroup. A drawing of the idea, in steps.")
