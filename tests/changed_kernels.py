@@ -10,6 +10,9 @@ TOKEN = re.compile(r'//[^\n]*|\s+|("[^"]*"|\w[\w.]*|->|::|&&|\|\||\+\+|--|[-+*/%
 OPEN, CLOSE = "([{", ")]}"
 BEFORE = {*OPEN, *",;}?:", "return", "=", "+=", "-=", "*="}                  # what an expression begins after
 AFTER = {*CLOSE, *",;?:"}
+# What a proof for every size claims where the sanitizer names a fault.
+CLAIMS = {"out of bounds": {"inside"}, "misaligned": {"inside"}, "race": {"stores", "races"},
+          "barrier divergence": {"barriers"}, "deadlock": {"barriers"}}
 # Without hooks: a check of the number is no access of the kernel's.
 SWITCH = ("__device__ int chosen;\n__attribute__((no_sanitize(\"thread\"))) static __device__ bool"
           " changed(int n) { return n == chosen; }\n#line 1\n")
