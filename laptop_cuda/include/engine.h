@@ -328,6 +328,7 @@ const void* shown_by(unsigned thread);
 // Memory that code without hooks touches (LAPTOP_FN functions, memcpy): say so before touching it.
 void will_read(const void* p, size_t bytes, const void* site);
 void declared(void* p, size_t bytes, const char* name, int line, bool in_parts = false);     // a variable that may be read before it is set
+void has_no_value(const void* site);       // a variable whose element is used
 void will_write(void* p, size_t bytes, const void* site);
 void will_move(void* to, const void* from, size_t bytes, const void* site);     // however they are aligned
 void will_read_constant(const void* p, size_t bytes, const void* site);         // __ldg: nobody writes it in this launch

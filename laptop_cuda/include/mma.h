@@ -123,6 +123,13 @@ template <class T> LAPTOP_FN double laptop_number(T value) { return double(value
 LAPTOP_FN double laptop_number(__half value) { return laptop::binary16::widen(value.laptop_bits()); }
 LAPTOP_FN double laptop_number(__nv_bfloat16 value) { return laptop::bfloat16::widen(value.laptop_bits()); }
 
+// All of a fragment is what the compiler fills a variable with that has no value: bytes may be so by chance.
+template <class F> LAPTOP_FN void laptop_has_value(const F& f, const void* site) {
+    auto* p = (const unsigned char*)f.x;
+    bool fill = *p == 0xfe || *p == (std::is_integral<typename F::element_type>::value ? 0xaa : 0xff);
+    if (LAPTOP_TRACED && sizeof f.x[0] > 1 && fill && !__builtin_memcmp(p, p + 1, sizeof f.x - 1)) laptop::has_no_value(site);
+}
+
 // Products are exact; the K + 1 terms are added in double and rounded once.
 template <int M, int N, int K, class D, class A, class LA, class B, class LB, class C>
 LAPTOP_FN void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix_a, M, N, K, A, LA>& a,
@@ -132,6 +139,7 @@ LAPTOP_FN void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<mat
     const void* site = LAPTOP_SITE;
     unsigned char own[64];
     static_assert(sizeof a.x + sizeof b.x <= sizeof own, "a fragment of this size is not supported");
+    laptop_has_value(a, site), laptop_has_value(b, site), laptop_has_value(c, site);
     __builtin_memcpy(own, (const void*)a.x, sizeof a.x);
     __builtin_memcpy(own + sizeof a.x, (const void*)b.x, sizeof b.x);
     const laptop::Exchange& x = laptop::warp_exchange(0xffffffffu, own, sizeof a.x + sizeof b.x, laptop::MMA, false, site);

@@ -106,8 +106,9 @@ def compile_program(paths: list[Path], options: Options = Options(), mode: str =
 def _variables(files: list[Outline]) -> str:
     """Tells the runtime of the device variables, whose names in host code mean others on a card."""
     managed = {value for file in files for _, value, _ in symbols(file, ("__managed__",))}
-    found = dict.fromkeys(s for file in files for s in symbols(file) if s[1] not in managed)
-    rows = [guarded(conditions, f'static const bool laptop_told_{n} = laptop::device_variable("{name}", {value});\n')
+    found = dict.fromkeys(s for file in files for s in symbols(file))
+    rows = [guarded(conditions, f'static const bool laptop_told_{n} = '
+                                f'laptop::device_variable("{name}", {value}, {int(value in managed)});\n')
             for n, (name, value, conditions) in enumerate(found)]
     return '\n#include <host_launch.h>\n#line 1 "entries"\n' + "".join(rows) if rows else ""
 
@@ -153,7 +154,7 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
                                    env=os.environ | {"PYTHONPATH": path})
     os.close(writing)
     late = False
-    last = min(filter(None, (timeout, limit and limit + 10)), default=None)
+    last = min(filter(None, (timeout, limit and limit + 2 + job["since"] - time.time())), default=None)
     rows = _Rows(os.fdopen(reading, encoding="utf-8", errors="replace"), hints.SECONDS if job.get("hint") else 10)
     try:
         out, err = process.communicate(stdin if capture else None, timeout=last)

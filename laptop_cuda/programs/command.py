@@ -25,6 +25,7 @@ What follows the sources belongs to the program. The exit status is the program'
 import json
 import re
 import sys
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -162,7 +163,7 @@ def _option(asked: Asked, word: str, left: list[str]) -> None:
 
 
 def run(words: list[str]) -> int:
-    asked = read_command(words)
+    begun, asked = time.time(), read_command(words)
     mode = asked.mode
     options = Options(tuple(asked.include), tuple(asked.defines), asked.standard, tuple(asked.flags))
     program = compile_program(asked.sources, options, mode)
@@ -171,6 +172,7 @@ def run(words: list[str]) -> int:
     ran = execute(program, asked.arguments, order=asked.order, seed=asked.seed, step_limit=asked.steps,
                   name=str(asked.sources[0].with_suffix("")), timeout=asked.timeout,
                   limit=asked.limit if mode == "sanitize" else 0,
+                  since=max(begun, time.time() - asked.limit / 2),       # compiling is part of it
                   stdout=sys.stderr if asked.json == "-" else None, ncu=bool(asked.ncu),
                   hint=_looks(asked, options, program))
     said = report.text(ran, mode, program.files)

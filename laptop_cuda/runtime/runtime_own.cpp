@@ -32,6 +32,9 @@ void declared(void* p, size_t bytes, const char* name, int line, bool in_parts) 
     Busy busy;
     if (fills && is_filled((uintptr_t)p, in_parts ? 1 : bytes, with)) t->unset.push_back({(uintptr_t)p, bytes, name, line, t->depth, with, in_parts});
 }
+void has_no_value(const void* site) {
+    if (current && run->sanitizing) fail(make_error("uninitialized", "local", site, 0));
+}
 static void look_at_suspects(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     for (const Unset& u : t->unset) {
         bool inside = address >= u.address && address + size <= u.address + u.bytes;     // else a struct is copied whole

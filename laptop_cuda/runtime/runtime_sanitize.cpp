@@ -422,10 +422,10 @@ uint8_t* flags_of(const Thread* t, Found f, uintptr_t address) {
 }
 
 // A struct of which a part was written is written: what lies between its members never is. Perhaps it is a float4: then
-// words that are not behind a written one, or in shared memory, are no padding.
+// words that are not behind a written one are no padding, nor in shared memory, but where elements align to 8 bytes.
 void pass_padding(uintptr_t address, size_t bytes, bool perhaps) {
     Found f = found_quickly(current, address, bytes);
-    if (!f.region || (perhaps && f.region->space == LAPTOP_IN_SHARED)) return;
+    if (!f.region || (perhaps && f.region->space == LAPTOP_IN_SHARED && run->memories[f.region->memory].itemsize != 8)) return;
     uint8_t* flags = flags_of(current, f, address);
     if (!flags) return;
     bool any = perhaps ? flags[0] && flags[8] : std::any_of(flags, flags + bytes, [](uint8_t x) { return x != 0; });

@@ -242,8 +242,9 @@ inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, siz
     laptop::AsDevice as;
     cudaError_t e = cudaSuccess;
     size_t behind = height ? height - 1 : 0;
-    if (!laptop::within_malloc(to, behind * to_pitch + width) || !laptop::within_malloc(from, behind * from_pitch + width)) {
-        laptop::refused_call("cudaMemcpy2D", "more bytes than malloc gave to one side", LAPTOP_SITE);
+    bool narrow = to_pitch < width || from_pitch < width;
+    if (narrow || !laptop::within_malloc(to, behind * to_pitch + width) || !laptop::within_malloc(from, behind * from_pitch + width)) {
+        laptop::refused_call("cudaMemcpy2D", narrow ? "a pitch is less than the width" : "more bytes than malloc gave to one side", LAPTOP_SITE);
         return laptop::answer(cudaErrorInvalidValue);
     }
     for (size_t row = 0; row < height && e == cudaSuccess; row++)
@@ -269,6 +270,7 @@ LAPTOP_SYMBOL_COPY(cudaMemcpyFromSymbolAsync, LAPTOP_BOTH(void* to, const T& sym
 #undef LAPTOP_BOTH
 template <class T> cudaError_t cudaGetSymbolAddress(void** to, const T& symbol) {
     *to = (void*)&symbol;
+    laptop::device_variable("", &symbol, sizeof symbol, 0);
     return cudaSuccess;
 }
 template <class T> cudaError_t cudaGetSymbolSize(size_t* to, const T&) {

@@ -24,9 +24,9 @@ template <class T> LAPTOP_FN void note_pointer(T* p) { device_pointer_type((cons
 namespace laptop {
 #endif
 
-template <class T> bool device_variable(const char* name, T& v) {
+template <class T> bool device_variable(const char* name, T& v, bool managed) {
     typedef std::remove_all_extents_t<T> E;
-    return std::is_const<E>::value || device_variable(name, (const void*)&v, sizeof v, sizeof(E));
+    return std::is_const<E>::value || device_variable(name, (const void*)&v, sizeof v, managed ? 0 : sizeof(E));
 }
 
 // How a launch is made, known by its type from the moment on at which its library is loaded.

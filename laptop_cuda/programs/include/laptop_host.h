@@ -59,7 +59,8 @@ void refused_call(const char* name, const char* why, const void* site, const voi
 bool within_malloc(const void* p, size_t bytes);  // false: it begins in what malloc gave the program, and ends behind it
 void leaves_device(const char* call, const void* p, size_t bytes, const void* site);     // a note, if nobody has written it
 void copied_out(const void* to, const void* from, size_t bytes, const void* site);       // into memory of the host
-// Of a __device__ or __constant__ variable host code on a card has another than kernels have. True.
+// Of a __device__ or __constant__ variable host code on a card has another than kernels have. True. Without an itemsize: one
+// that host code may name, too, or whose address cudaGetSymbolAddress gave it.
 bool device_variable(const char* name, const void* p, size_t bytes, unsigned itemsize);
 size_t allocated(const void* p);          // bytes of the device memory that begins here
 // cudaMemcpy, cudaMemset. What malloc gave and nobody set since stays unwritten.

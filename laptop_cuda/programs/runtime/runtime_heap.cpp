@@ -200,12 +200,23 @@ Place place_of(const void* p, size_t bytes) {
     return !inside ? Place::OUTSIDE : a->for_host ? Place::BOTH : Place::DEVICE;
 }
 
+static std::map<uintptr_t, laptop_memory>& device_variables() {
+    static std::map<uintptr_t, laptop_memory> all;       // a program's static objects tell of theirs before main
+    return all;
+}
+static const laptop_memory* variable_at(uintptr_t address) {
+    auto after = device_variables().upper_bound(address);
+    bool inside = after != device_variables().begin() && address - std::prev(after)->first < std::prev(after)->second.bytes;
+    return inside ? &std::prev(after)->second : nullptr;
+}
+
 // In a whole program a copy's device side is device memory or the module's; elsewhere Python's arrays are too.
 bool is_device_memory(const void* p, size_t bytes) {
     Place place = place_of(p, bytes);
     if (place == Place::DEVICE || place == Place::BOTH || !is_whole_program()) return true;
+    Lock lock(heap);
     Dl_info info;
-    return place == Place::HOST && dladdr(p, &info) && info.dli_fbase;
+    return place == Place::HOST && (is_sanitized() ? variable_at((uintptr_t)p) != nullptr : dladdr(p, &info) && info.dli_fbase);
 }
 
 // What the host may touch from now on: a library hands it on with means of its own, as thrust does.
@@ -218,24 +229,20 @@ void open_to_host(const void* p) {
     a->open_to_host = true;
 }
 
-static std::map<uintptr_t, laptop_memory>& device_variables() {
-    static std::map<uintptr_t, laptop_memory> all;       // a program's static objects tell of theirs before main
-    return all;
-}
 bool device_variable(const char* name, const void* p, size_t bytes, unsigned itemsize) {
+    Lock lock(heap);
     uintptr_t low = (uintptr_t)p;
-    device_variables()[low] = {name, LAPTOP_IN_MODULE, -1, itemsize, bytes, 0};
+    device_variables().insert({low, {name, LAPTOP_IN_MODULE, -1, itemsize, bytes, 0}});
     variables_low = variables_low ? std::min(variables_low, low) : low;
     return variables_high = std::max(variables_high, low + bytes), true;
 }
 
 bool closed_to_host(uintptr_t address, size_t size, laptop_error& e, laptop_memory& memory) {
     Lock lock(heap);
-    auto after = device_variables().upper_bound(address);
-    if (after != device_variables().begin() && address - std::prev(after)->first < std::prev(after)->second.bytes) {
-        memory = std::prev(after)->second;
+    if (const laptop_memory* variable = variable_at(address)) {
+        memory = *variable;
         e.reason = "variable";
-        return true;
+        return variable->itemsize;
     }
     const Allocation* a = allocation_of((void*)address);
     if (!a || a->for_host || a->open_to_host) return false;
