@@ -12,11 +12,8 @@ torch is imported when the first one is made.
         return grad_x                                         # one for each name in `gradients`
 
     scaled = cuda.custom_op("scaled", forward, fake=lambda x, scale: torch.empty_like(x), backward=backward)"""
+import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 def custom_op(name: str, forward: Callable, *, fake: Callable, backward: Callable | None = None,
@@ -38,8 +35,7 @@ def custom_op(name: str, forward: Callable, *, fake: Callable, backward: Callabl
     parsed = torch._C.parse_schema(qualified + schema)
     inputs = [a.name for a in parsed.arguments]
     tensors = [a.name for a in parsed.arguments if str(a.type) in ("Tensor", "Optional[Tensor]")]
-    op = torch.library.custom_op(qualified, _contiguous(forward), mutates_args=(), schema=schema)
-    op.register_fake(_contiguous(fake))
+    op = _operator(qualified, schema, forward, fake)
     if backward is None:
         return op
     required = [a.name for a in parsed.arguments if str(a.type) == "Tensor"]
@@ -84,9 +80,17 @@ def _backward_op(qualified: str, parsed, backward: Callable, wanted: list[str]) 
         made = tuple(torch.empty_like(given[p]) for p in places)
         return made if len(made) > 1 else made[0]
 
-    op = torch.library.custom_op(f"{qualified}_backward", _contiguous(backward), mutates_args=(),
-                                 schema=schema)
+    return _operator(f"{qualified}_backward", schema, backward, fake)
+
+
+def _operator(qualified: str, schema: str, run: Callable, fake: Callable) -> Callable:
+    import torch
+    op = torch.library.custom_op(qualified, _contiguous(run), mutates_args=(), schema=schema)
     op.register_fake(_contiguous(fake))
+    guarded, plain = op._backend_fns[None], _contiguous(run)
+    # torch's guard against being traced loads its compiler, two seconds: only where that is there already
+    op._backend_fns[None] = lambda *given, **named: (
+        guarded if "torch._dynamo" in sys.modules else plain)(*given, **named)
     return op
 
 

@@ -28,11 +28,11 @@ def _one_by_one(f, q, keys, values, scale):
     import statistics
     import tracemalloc
     import weakref
-    from torch.utils._python_dispatch import TorchDispatchMode
+    from course_lib.exercises.running.watch import OperationMode
     made, room = {}, 16 * (keys.shape[1] + values.shape[1]) + 64
     wide = values.shape[1] >= 1024 and not tracemalloc.is_tracing()
 
-    class Watch(TorchDispatchMode):
+    class Watch(OperationMode):
         def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
             result = operation(*args, **(kwargs or {}))
             if isinstance(result, torch.Tensor):
@@ -102,9 +102,9 @@ def _tile_loop_cases(rng):
 
 def _tile_by_tile(f, q, k, v, scale, tile_k, causal):
     """f, watched: more scores, or exponentials of scores, than one tile has are refused."""
-    from torch.utils._python_dispatch import TorchDispatchMode
+    from course_lib.exercises.running.watch import OperationMode
 
-    class Watch(TorchDispatchMode):
+    class Watch(OperationMode):
         def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
             name, result = operation.overloadpacket.__name__, operation(*args, **(kwargs or {}))
             if name in ("mm", "bmm", "addmm", "baddbmm", "sum") and result.numel() > most:

@@ -10,7 +10,6 @@ import sys
 from dataclasses import dataclass, replace
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..parts import Case, Exercise
@@ -19,6 +18,7 @@ from ..running.namespace import driver
 from ..running.results import Request, line_of
 from ..running.runner import _Cell
 from ..running.values import copied
+from ..running.watch import OperationMode
 from .beside import Beside
 from .show import dtype_name, show
 
@@ -38,7 +38,7 @@ class _Made:
     known: bool = False
 
 
-class _Values(TorchDispatchMode):
+class _Values(OperationMode):
     """What the file's operations make. `instead` has values to put in the place of some, by their number."""
 
     def __init__(self, filename: str, instead: dict | None = None):
@@ -159,15 +159,13 @@ def _reached(ends: set[_Made], passes) -> set[_Made]:
 
 def _values(asked, text: str, case, instead: dict | None = None) -> tuple[_Values, list]:
     """(what its operations made, what it returned)"""
-    with _Values(""):
-        torch.zeros(1) * 1                           # the first use of a dispatch mode loads much of torch
     cell = _Cell(replace(asked, forbid=()), text)
     made, failure = cell.define(io.StringIO())
     args, kwargs = copied((case.args, case.kwargs))
     call, tracer, returned = driver(asked), _Values(cell.filename, instead), ()
     try:
         with torch.random.fork_rng(devices=[]), guarded(cell.deadline, io.StringIO()), tracer:
-            torch.manual_seed(asked.seed)
+            torch.default_generator.manual_seed(asked.seed)
             returned = () if failure else call(made, *args, **kwargs)
     except (Exception, TimeIsUp):                    # what it had made by then counts
         pass

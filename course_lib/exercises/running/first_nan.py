@@ -1,12 +1,11 @@
 """Which operation made the first NaN of a result."""
 import sys
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from .values import has_nan
+from .watch import OperationMode
 
 
-class NanTracer(TorchDispatchMode):
+class NanTracer(OperationMode):
     """Remember the first operation that makes a NaN out of inputs that hold none."""
 
     def __init__(self, filename: str):

@@ -19,7 +19,7 @@ from .limits import TimeIsUp, guarded
 from .namespace import DRIVER, build_namespace, definition_of, driver
 from .results import LATE, PRINTED, Failure, Foreign, Outcome, Request, Run, line_of, with_article
 from .values import copied, freeze, has_nan, same, storages
-from .watch import HIDDEN, THREADS, calls, warm_up
+from .watch import HIDDEN, THREADS, calls
 
 
 def run(request: Request, source: str) -> Run:
@@ -31,8 +31,6 @@ def run(request: Request, source: str) -> Run:
 
 
 def run_python(request: Request, source: str) -> Run:
-    if request.forbid:
-        warm_up()
     cell = _Cell(request, source)
     printed = io.StringIO()
     try:
@@ -95,7 +93,7 @@ class _Cell:
         before = dict(namespace)
         with (torch.random.fork_rng(devices=[]), guarded(self.deadline, printed),
               calls(self.request.forbid, self.filename) as used):
-            torch.manual_seed(self.request.seed)
+            torch.default_generator.manual_seed(self.request.seed)
             exec(code, namespace)
         return namespace, before, used
 
@@ -110,7 +108,7 @@ class _Cell:
         try:
             with (torch.random.fork_rng(devices=[]), guarded(self.deadline, printed),
                   calls(self.request.forbid, self.filename) as used):
-                torch.manual_seed(self.request.seed)
+                torch.default_generator.manual_seed(self.request.seed)
                 value = call(made, *inputs[0], **inputs[1])
                 frozen = Foreign(type(value).__name__) if _is_subclass(value) else freeze(value)
         except BaseException as error:
@@ -143,12 +141,10 @@ class _Cell:
     def first_nan(self, call: Callable, made: Any, args: tuple, kwargs: dict) -> dict | None:
         """Run a case again to find the operation that made the first NaN."""
         inputs, tracer = copied((args, kwargs)), NanTracer(self.filename)
-        with NanTracer(self.filename):
-            torch.zeros(1) * 1                       # the first use of a dispatch mode loads much of torch
         try:
             with (torch.random.fork_rng(devices=[]),
                   guarded(time.monotonic() + self.request.limit, io.StringIO()), tracer):
-                torch.manual_seed(self.request.seed)
+                torch.default_generator.manual_seed(self.request.seed)
                 call(made, *inputs[0], **inputs[1])
         except BaseException:
             pass

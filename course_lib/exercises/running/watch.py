@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import threading
-from functools import lru_cache
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -52,12 +51,19 @@ OURS = ("<driver>", "<given ", "<frozen ")          # code of an exercise and of
 THREADS, HIDDEN = "a thread", "out of sight"
 
 
+class OperationMode(TorchDispatchMode):
+    """Without this answer torch loads its compiler with the first such mode: two seconds, and we compile nothing."""
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
 @contextlib.contextmanager
 def calls(forbidden: tuple[str, ...], filename: str):
     """`with calls(names, filename) as used:` afterwards `used` holds what that file's code has called."""
     used: set[str] = set()
     functions, operations = _wanted(FUNCTIONS, forbidden), _wanted(OPERATIONS, forbidden)
-    wide = bool({"float64", "double"} & set(forbidden))
+    looked_for, wide = functions | operations, bool({"float64", "double"} & set(forbidden))
     if not functions and not operations and not wide:
         yield used
         return
@@ -65,11 +71,11 @@ def calls(forbidden: tuple[str, ...], filename: str):
     class Functions(TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
             name = _name(func, args)
-            if name in functions | operations and _from(filename):
+            if name in looked_for and _from(filename):
                 used.add(name)
             return func(*args, **(kwargs or {}))
 
-    class Operations(TorchDispatchMode):
+    class Operations(OperationMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             result = func(*args, **(kwargs or {}))
             name = func.overloadpacket.__name__.strip("_")
@@ -82,14 +88,6 @@ def calls(forbidden: tuple[str, ...], filename: str):
 
     with _threads(used, filename), Functions(), Operations(), _in_sight(used, filename):
         yield used
-
-
-@lru_cache(maxsize=1)
-def warm_up() -> None:
-    """Load what torch loads at the first use of such a mode, which takes seconds, outside any time limit."""
-    with calls(("softmax", "cat"), __file__):
-        torch.zeros(1, requires_grad=True).sum().backward()
-        torch.func.vjp(torch.exp, torch.zeros(1))
 
 
 def _wanted(table: dict[str, set[str]], forbidden: tuple[str, ...]) -> set[str]:
