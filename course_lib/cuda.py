@@ -6,12 +6,14 @@ import laptop_cuda
 from laptop_cuda import *  # noqa: F403
 from laptop_cuda import build, hints
 from laptop_cuda.pictures import front
+from laptop_cuda.toolchain.watching import loading
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 
 build.prefer_cache(KERNELS.parent / ".build", variable="COURSE_CACHE")
 front.batch_under("COURSE_BATCH")
 hints.silent.add("course_lib")
+loading("torch and the course")
 
 
 def load(word: str | Path) -> laptop_cuda.Module:

@@ -5,6 +5,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
+from laptop_cuda.toolchain.watching import counted
 from course_lib.attention import MultiHeadAttention, scaled_dot_product_attention
 from course_lib.checks.kv_cache import check_context, check_prompt
 from .caches import CrossCache, GrowingCache
@@ -29,7 +30,7 @@ def generate(model, tokens: Tensor, max_new_tokens: int, temperature: float = 0.
     caches = caches_for(model, make_cache)
     done = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
     pieces = tokens.split(chunk or tokens.shape[1], 1)
-    for _ in range(max_new_tokens):
+    for _ in counted(max_new_tokens, "tokens"):
         for piece in pieces:
             logits = model(piece, caches)[:, -1]
         probabilities = next_token_probabilities(logits, temperature, top_k, top_p)

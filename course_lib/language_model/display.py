@@ -7,6 +7,7 @@ import time
 
 from course_lib import figures
 from course_lib.cuda import front
+from laptop_cuda.toolchain.watching import show
 
 
 def watched_in():
@@ -55,18 +56,10 @@ class Display:
     def _show(self, line):
         if self.where == "terminal":
             print(f"\r{line:<100}", end="", file=sys.stderr, flush=True)
-            return
-        from IPython.display import display
-
-        shown = {"text/plain": line}
-        if self.bar is None:
-            self.bar = display(shown, raw=True, display_id=True)
         else:
-            self.bar.update(shown, raw=True)
+            self.bar = show(line, self.bar)
 
     def _draw(self, history):
-        from IPython.display import display
-
         steps, losses, measured = zip(*history)
         fig, ax = figures.new(6.4, 3.0)
         ax.plot(steps, losses, color=figures.COLOURS[0], label="training")
@@ -78,11 +71,8 @@ class Display:
         picture = io.BytesIO()
         fig.savefig(picture, format="png", facecolor="white")
         alt = f"training loss from {losses[0]:.2f} to {losses[-1]:.2f}"
-        shown, about = {"image/png": picture.getvalue(), "text/plain": alt}, {"image/png": {"alt": alt}}
-        if self.picture is None:
-            self.picture = display(shown, metadata=about, raw=True, display_id=True)
-        else:
-            self.picture.update(shown, metadata=about, raw=True)
+        self.picture = show(alt, self.picture, forms={"image/png": picture.getvalue()},
+                            metadata={"image/png": {"alt": alt}})
 
 
 def show_rates(ways):

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from laptop_cuda.toolchain.watching import counted
 from course_lib import datasets
 from course_lib.checks.language_model import (check_attend, check_caches, check_generation,
                                               check_model_tokens, check_targets, out_of_vocabulary)
@@ -124,7 +125,7 @@ class LanguageModel(nn.Module):
         check_generation(tokens, n_new, temperature, self.config.context, use_cache)
         if use_cache:
             return generate(self, tokens, n_new, temperature, generator=generator, make_cache=None)
-        for _ in range(n_new):
+        for _ in counted(n_new, "tokens"):
             logits = self(tokens[:, -self.config.context:])[:, -1]
             if temperature == 0:
                 new = logits.argmax(-1, keepdim=True)

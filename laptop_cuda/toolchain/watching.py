@@ -25,17 +25,52 @@ def in_batch() -> bool:
     return any(map(os.environ.get, [*_batch, "PYTEST_CURRENT_TEST"]))
 
 
+def show(line: str, shown=None, **more):
+    """An output below the cell, or in place of the one `shown`. `more`: its other forms, and metadata."""
+    from IPython.display import DisplayHandle
+    put = shown.update if shown else (shown := DisplayHandle()).display
+    put({"text/plain": line} | more.pop("forms", {}), raw=True, **more)
+    return shown
+
+
 @contextlib.contextmanager
 def saying(what: str, made: Path) -> Iterator[None]:
     """Says what is being built while that takes, if not made yet: below the cell, or on the terminal."""
     line, begun = f"Building {what} ...", time.monotonic()
     if not made.exists() and watched():
-        from IPython.display import display
-        shown = display({"text/plain": line}, raw=True, display_id=True)
+        shown = show(line)
         yield
-        took = time.monotonic() - begun
-        shown.update({"text/plain": f"Built {what}, in {took:.0f} s."}, raw=True)
+        show(f"Built {what}, in {time.monotonic() - begun:.0f} s.", shown)
         return
     if not made.exists() and sys.stderr.isatty() and not in_batch():
         print(line, file=sys.stderr, flush=True)
     yield
+
+
+def loading(what: str) -> None:
+    """Says that `what` is being loaded and, when the cell has run, how long that took."""
+    if not watched():
+        return
+    from IPython import get_ipython
+    events, begun, shown = get_ipython().events, time.monotonic(), show(f"Loading {what} ...")
+
+    def ended(result):
+        events.unregister("post_run_cell", ended)
+        took = f"Loaded {what}, in {time.monotonic() - begun:.0f} s."
+        show(took if result.success else f"Loading {what} did not end.", shown)
+
+    events.register("post_run_cell", ended)
+
+
+def counted(n: int, what: str) -> Iterator[int]:
+    """range(n), which says how far it is, three times a second, once it takes longer than a second."""
+    begun, shown, i = time.monotonic(), None, -1
+    drawn = begun + 0.7
+    try:
+        for i in range(n):
+            if time.monotonic() - drawn > 0.3 and watched():
+                shown, drawn = show(f"{i} of {n} {what} ...", shown), time.monotonic()
+            yield i
+    finally:
+        if shown:
+            show(f"{i + 1} of {n} {what}, in {time.monotonic() - begun:.0f} s.", shown)

@@ -6,9 +6,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from IPython.core.events import EventManager
+from IPython.display import DisplayHandle
 
 from course_lib import language_model
 from course_lib.language_model import training
@@ -20,6 +23,7 @@ from course_lib.language_model.checkpoints import load_checkpoint, save_checkpoi
 from course_lib.language_model.train_command import train_command
 from course_lib.language_model.training import evaluate, random_batch, train
 from course_lib.language_model.display import Display, watched_in
+from laptop_cuda.toolchain import watching
 from references import small_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,6 +192,24 @@ def test_the_display():
     assert (display.line(20, 1.5, next(now)) == "[#####...................] 20/100  loss 1.500  100 "
             "tokens/s  0:40 left")
     assert watched_in() is None, "nobody watches a test"
+
+
+def test_who_waits_is_told(monkeypatch):
+    said, now, events = [], iter(range(0, 60, 2)), EventManager(None, ["post_run_cell"])
+    for way in ("display", "update"):
+        monkeypatch.setattr(DisplayHandle, way, lambda self, data, **_: said.append(data["text/plain"]))
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(events=events))
+    model, text = small_model(), torch.zeros(1, 3, dtype=torch.int64)
+    assert model.generate(text, 2).shape == (1, 5) and not said, "nobody watches a test"
+    monkeypatch.setattr(watching, "watched", lambda: True)
+    assert list(watching.counted(0, "tokens")) == [] == said, "nothing was waited for"
+    model.generate(text, 2, use_cache=True)
+    watching.loading("the course")
+    for _ in range(2):
+        events.trigger("post_run_cell", SimpleNamespace(success=True))
+    assert said == ["0 of 2 tokens ...", "1 of 2 tokens ...", "2 of 2 tokens, in 10 s.",
+                    "Loading the course ...", "Loaded the course, in 2 s."]
 
 
 def test_the_command_trains_on_the_plays(tmp_path):

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import textwrap
 import time
-import types
 
 import pytest
 import torch
@@ -249,8 +248,7 @@ def test_who_waits_is_told_what_is_built(monkeypatch, capsys, tmp_path):
         assert capsys.readouterr().err == "Building a runtime ...\n"
     said = []
     monkeypatch.setattr(watching, "watched", lambda: True)
-    shown = types.SimpleNamespace(update=lambda data, **_: said.append(data["text/plain"]))
-    monkeypatch.setattr("IPython.display.display", lambda data, **_: said.append(data["text/plain"]) or shown)
+    monkeypatch.setattr(watching, "show", lambda line, shown=None: said.append(line))
     with watching.saying("a runtime", tmp_path / "none"):
         assert said == ["Building a runtime ..."]
     assert said[1] == "Built a runtime, in 0 s." and capsys.readouterr().err == ""

@@ -40,6 +40,8 @@ def test_the_first_notebook_opens_and_runs(opened):  # noqa: F811
     meant = [output["ename"] for cell in json.loads(FIRST.read_text())["cells"]
              for output in cell.get("outputs", []) if output["output_type"] == "error"]
     assert (state["run"], state["status"], state["errors"]) == (cells, "idle", meant), state
+    said = page.js(f"[...({BOOK}).content.model.cells].flatMap(c => c.outputs?.toJSON() ?? []).find(o => o.data).data")
+    assert said["text/plain"].startswith("Loaded torch and the course, in "), "the first import says what it does"
     cuda = page.js(f"({BOOK}).content.widgets.filter(w => "
                    "w.model.sharedModel.source.startsWith('%%cuda')).map(w => w.model.mimeType)")
     assert cuda and set(cuda) == {"text/x-c++src"}, "every %%cuda cell is coloured as C++"

@@ -18,6 +18,10 @@ def first_cell_imports(book):
     for node in ast.parse("\n".join(lines)).body:
         if not isinstance(node, (ast.Import, ast.ImportFrom)):
             yield f"the first code cell only imports; line {node.lineno} does more"
+    torch, ours = (next((i for i, line in enumerate(lines) if re.match(rf"(import|from) {name}\b", line)), len(lines))
+                   for name in ("torch", "course_lib"))
+    if torch < ours:
+        yield f"line {torch + 1} loads torch before course_lib, which says what one waits for and how torch's threads wait"
 
 
 def cells_are_short(book):
