@@ -53,8 +53,7 @@ class Interrupting:
 @pytest.mark.parametrize("at", [3, 10, 17])
 @pytest.mark.parametrize("attention", ["softmax", "delta"])
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, at, attention):
-    whole, stopped, path = small_model(attention=attention), small_model(
-        attention=attention), tmp_path / "run"
+    whole, stopped, path = *(small_model(attention=attention) for _ in range(2)), tmp_path / "run"
     history = train(whole, DATA, **RECIPE, validation=DATA)
     assert history[-1][2] == evaluate(whole, DATA, 16)
     with pytest.raises(KeyboardInterrupt, match=f"stopped after step {at} of 30"):
@@ -68,25 +67,21 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, at, attention
 
 
 def test_another_interrupt_stops_at_once_but_an_echo_of_the_first_does_not(tmp_path, monkeypatch):
-    def echoed(batch, generator):           # under torchrun a process hears each Ctrl-C twice
+    reached = []
+
+    def twice(batch, generator):            # under torchrun a process hears each Ctrl-C twice
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
+        reached.append(batch)
         return random_batch(DATA, batch, 16, generator)
 
     with pytest.raises(KeyboardInterrupt, match="stopped after step 1 of 30"):
-        train(small_model(), echoed, **RECIPE, checkpoint=tmp_path / "run")
-    now = iter([10.0, 11.5])
+        train(small_model(), twice, **RECIPE, checkpoint=tmp_path / "run")
+    now, before = iter([10.0, 11.5]), signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(interrupt.time, "monotonic", lambda: next(now))
-
-    def stubborn(batch, generator):
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        raise AssertionError("not reached")
-
-    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        train(small_model(), stubborn, **RECIPE)
-    assert signal.getsignal(signal.SIGINT) is before
+        train(small_model(), twice, **RECIPE)
+    assert len(reached) == 1 and signal.getsignal(signal.SIGINT) is before
 
 
 def uneven(batch, generator):
@@ -125,12 +120,10 @@ def test_a_checkpoint_that_does_not_fit_is_refused_whole_and_kept(tmp_path):
     path = tmp_path / "run"
     train(small_model(), DATA, **RECIPE, checkpoint=path)
     content = path.read_bytes()
-    with pytest.raises(ValueError, match="^checkpoint must be of the same run; in .* peak is 0.01, here "
-                       "0.02"):
-        train(small_model(), DATA, **RECIPE | {"peak": 2e-2}, checkpoint=path)
-    with pytest.raises(ValueError, match="^checkpoint must be of the same run; in .* data is 600 tokens, .* "
-                       "here 599 tokens, "):
-        train(small_model(), DATA[1:], **RECIPE, checkpoint=path)
+    for change, said in (({"peak": 2e-2}, "peak is 0.01, here 0.02"),
+                         ({"data": DATA[1:]}, "data is 600 tokens, .* here 599 tokens, ")):
+        with pytest.raises(ValueError, match=f"^checkpoint must be of the same run; in .* {said}"):
+            train(small_model(), **{"data": DATA} | RECIPE | change, checkpoint=path)
     other, before = small_model(d_hidden=32), small_model(d_hidden=32)
     with pytest.raises(ValueError,
                        match=r"^path must hold a model of this shape; .*feed_forward.* is \(16, 24\), and here \(16, 32\)"):
@@ -174,16 +167,14 @@ def test_a_full_disk_is_told_and_costs_nothing(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left on device; nothing was written") as raised:
-        train(model, DATA, **RECIPE, checkpoint=path)
-    assert raised.value.errno == errno.ENOSPC and raised.value.filename == str(path)
-    with pytest.raises(OSError, match="No space left on device; nothing was written") as raised:
-        tokens_on_disk("to be", CharTokenizer("to be"), tmp_path)
-    assert raised.value.errno == errno.ENOSPC and raised.value.filename.startswith(str(tmp_path))
+    for begin, write in ((path, lambda: train(model, DATA, **RECIPE, checkpoint=path)),
+                         (tmp_path, lambda: tokens_on_disk("to be", CharTokenizer("to be"), tmp_path))):
+        with pytest.raises(OSError, match="No space left on device; nothing was written") as raised:
+            write()
+        assert raised.value.errno == errno.ENOSPC and raised.value.filename.startswith(str(begin))
     assert path.read_bytes() == content and os.listdir(tmp_path) == ["run"]
     monkeypatch.undo()
-    whole = small_model()
-    assert train(small_model(), DATA, **RECIPE, checkpoint=path) == train(whole, DATA, **RECIPE)
+    assert train(small_model(), DATA, **RECIPE, checkpoint=path) == train(small_model(), DATA, **RECIPE)
 
 
 def test_the_display():
@@ -221,39 +212,35 @@ def test_the_command_trains_on_the_plays(tmp_path):
 
 def test_the_command_trains_on_a_text_of_your_own(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COURSE_CACHE", str(tmp_path / "cache"))
-    training_text, out = tmp_path / "text.txt", tmp_path / "model.safetensors"
-    training_text.write_text("to be, or not to be: that is the question\n" * 20)
-    assert (train_command(["--out", str(out), "--text", str(training_text), *TINY, "--attention", "sliding"])
-            == 0)
+    text, out = tmp_path / "text.txt", tmp_path / "model.safetensors"
+    text.write_text("to be, or not to be: that is the question\n" * 20)
+
+    def run(*more, to=out):
+        return train_command(["--out", str(to), "--text", str(text), *TINY, *more])
+
+    assert run("--attention", "sliding") == 0
     model, tokenizer = language_model.load(out)
-    assert model.config.attention == "sliding" and set(tokenizer.vocabulary) == set(training_text.read_text())
-    assert train_command(["--out", str(out), "--text", str(training_text), *TINY, "--pairs", "8"]) == 0
+    assert model.config.attention == "sliding" and set(tokenizer.vocabulary) == set(text.read_text())
+    assert run("--pairs", "8") == 0
     model, tokenizer = language_model.load(out)
-    assert (len(tokenizer) == model.config.vocab_size == 264 and tokenizer.decode(tokenizer.encode("ünd"))
-            == "ünd")
-    assert [file.name for file in tmp_path.glob("*.run")] == [], "a finished run leaves its model only"
+    assert len(tokenizer) == model.config.vocab_size == 264
+    assert tokenizer.decode(tokenizer.encode("ünd")) == "ünd"
+    assert not list(tmp_path.glob("*.run")), "a finished run leaves its model only"
     content = out.read_bytes()
-    training_text.write_text("too short")
-    assert train_command(["--out", str(out), "--text", str(training_text), *TINY]) == 2
-    assert "train: text must be longer than a block of 8 tokens" in capsys.readouterr().err
-    training_text.write_text("to be, or not to be" * 9 + "?")  # a character that only the validation part has
-    assert train_command(["--out", str(out), "--text", str(training_text), *TINY]) == 2
-    assert "text has '?', which is not in the vocabulary" in capsys.readouterr().err
-    assert out.read_bytes() == content
-    training_text.write_bytes(b"caf\xe9 " * 99)
-    assert train_command(["--out", str(out), "--text", str(training_text), *TINY]) == 2
-    assert "train: text must be UTF-8" in capsys.readouterr().err
-    assert train_command(["--out", str(tmp_path), "--text", str(training_text), *TINY]) == 2
-    assert "train: out must be a file" in capsys.readouterr().err
+    # the second has a character that only the validation part has
+    for bad, said in ((b"too short", "train: text must be longer than a block of 8 tokens"),
+                      (b"to be, or not to be" * 9 + b"?", "text has '?', which is not in the vocabulary"),
+                      (b"caf\xe9 " * 99, "train: text must be UTF-8")):
+        text.write_bytes(bad)
+        assert run() == 2 and said in capsys.readouterr().err and out.read_bytes() == content
+    assert run(to=tmp_path) == 2 and "train: out must be a file" in capsys.readouterr().err
 
 
 def command(tmp_path, name, *launcher, extra=()):
-    environment = (os.environ | {"COURSE_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1",
-                                 "PYTHONPATH": str(ROOT)})
-    out = tmp_path / name
-    done = subprocess.run([*launcher, "-m", "course_lib", "train", "--out", str(out), "--text",
-                           str(tmp_path / "text.txt"), *TINY, *extra], cwd=ROOT, env=environment,
-                          capture_output=True, text=True, timeout=400)
+    ours = {"COURSE_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    out, text = str(tmp_path / name), str(tmp_path / "text.txt")
+    done = subprocess.run([*launcher, "-m", "course_lib", "train", "--out", out, "--text", text, *TINY, *extra],
+                          cwd=ROOT, env=os.environ | ours, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     return done.stdout, load_checkpoint(out)
 
@@ -261,8 +248,7 @@ def command(tmp_path, name, *launcher, extra=()):
 @pytest.mark.slow
 def test_two_processes_train_the_same_curve(tmp_path):
     (tmp_path / "text.txt").write_text("to be, or not to be: that is the question\n" * 20)
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
-                "29517")
+    torchrun = [sys.executable, *"-m torch.distributed.run --nproc-per-node 2 --master-port 29517".split()]
     _, (weights, about) = command(tmp_path, "one", sys.executable, extra=["--dtype", "float32"])
     said, (weights_of_two, about_of_two) = command(tmp_path, "two", *torchrun,
                                                    extra=["--dtype", "float32", "--accumulate", "2"])
