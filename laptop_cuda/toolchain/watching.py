@@ -36,15 +36,14 @@ def show(line: str, shown=None, **more):
 @contextlib.contextmanager
 def saying(what: str, made: Path) -> Iterator[None]:
     """Says what is being built while that takes, if not made yet: below the cell, or on the terminal."""
-    line, begun = f"Building {what} ...", time.monotonic()
+    line, begun, shown = f"Building {what} ...", time.monotonic(), None
     if not made.exists() and watched():
         shown = show(line)
-        yield
-        show(f"Built {what}, in {time.monotonic() - begun:.0f} s.", shown)
-        return
-    if not made.exists() and sys.stderr.isatty() and not in_batch():
+    elif not made.exists() and sys.stderr.isatty() and not in_batch():
         print(line, file=sys.stderr, flush=True)
     yield
+    if shown:
+        show(f"Built {what}, in {time.monotonic() - begun:.0f} s.", shown)
 
 
 def loading(what: str) -> None:

@@ -59,8 +59,7 @@ CAUGHT_BY_THE_SANITIZER = {
     "an endless loop": body("while (n) if (x[0] == 12345.0f) return;"),
     "writes to its input": first("((float*)x)[0] = 1; " + SUM.format("1.0f / n")),
     "a null pointer": first("out[blockIdx.x] = *(volatile float*)nullptr;"),
-    "a host function's stack": first("float local[4]; out[blockIdx.x] = local[n];"),
-}
+    "a host function's stack": first("float local[4]; out[blockIdx.x] = local[n];")}
 WRONG_WHILE_COUNTED = {
     "wrong while it is counted, right after": first(
         "if (calls++ < gridDim.x) { out[blockIdx.x] = 0; return; } "
@@ -94,8 +93,7 @@ REFUSED = {
     "an attribute of g++ in brackets": "#define OPEN [\nstatic int early() OPEN [gnu::constructor]];\n" + HONEST,
     "a word of the compiler in another sense": "#define __shared__ static\n" + HONEST,
     "a question whether a file is there": "#if __has_include(\"/etc/passwd\")\n#endif\n" + HONEST,
-    "a global object's constructor": "struct Early { Early() {} } early;\n" + HONEST,
-}
+    "a global object's constructor": "struct Early { Early() {} } early;\n" + HONEST}
 # functions of the library of mathematics that read or write memory where no hook sees it
 LIBRARY = {
     "a number by a pointer to canonicalize": first("int (*get)(float*, const float*) = canonicalizef; float v; get(&v, " + ROW + ");"
@@ -105,8 +103,7 @@ LIBRARY = {
     "writes a payload": first("setpayloadf(out + blockIdx.x, 3.0f);"),
     "writes the sign of gamma": first("lgammaf_r(x[0], (int*)out + blockIdx.x);"),
     "writes a quotient of long numbers": first("long double r = remquol(x[0], 1, (int*)out + blockIdx.x);"),
-    "writes two long numbers": first("long double s[2]; sincosl(x[0], s, s + 1); out[blockIdx.x] = s[0];"),
-}
+    "writes two long numbers": first("long double s[2]; sincosl(x[0], s, s + 1); out[blockIdx.x] = s[0];")}
 BOX = "struct Box { float v; };\n__device__ float of(Box b) { return b.v; }\n"
 MAKE = "struct Box { float v; };\n__device__ Box make(float v) { Box b; b.v = v; return b; }\n"
 BOXES = "((const Box*)" + ROW + ")"
@@ -174,5 +171,4 @@ NOTHING_SAVED = {
     "reads through a volatile pointer": first(SUM.format("((volatile const float*)x)[(size_t)blockIdx.x * n + i]")),
     "a vector of one number by value": "__device__ float of(float1 b) { return b.x; }\n" + first(SUM.format("of(((const float1*)" + ROW + ")[i])")),
     "copies with memcpy": first("float s = 0, v; for (int i = 0; i < n; ++i) { memcpy(&v, " + ROW + " + i, 4); s += v; }"
-                                " out[blockIdx.x] = s;"),
-}
+                                " out[blockIdx.x] = s;")}

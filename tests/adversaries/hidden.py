@@ -21,8 +21,7 @@ HIDDEN = {
     "in a word spelled by numbers": GET.replace("__attr", "\\u005f\\u005fattr") + "\n",
     "in a file that is said to be the system's": f'# 1 "/usr/include/math.h" 1 3\n{GET}\n',
     "behind a broken end of a comment": f"/* *\\\n/ {GET} /* */\n",
-    "behind a broken beginning of a comment": f"/\\\n* */ {GET}\n",
-}
+    "behind a broken beginning of a comment": f"/\\\n* */ {GET}\n"}
 
 # each takes any attribute or name of the assembler past a reader, or is the engine's own
 NAMED = {
@@ -37,8 +36,7 @@ NAMED = {
                                                   f"_GLIBCXX_DEPRECATED_SUGGEST(C) {{ return *p; }}\n{KERNEL}",
     "a constant array of a class, whose size comes later":
         "struct S { static const float table[]; };\n" + first(SUM.format(f"S::table[{ROW} - S::table + i]"))
-        + "const float S::table[] = {1, 2};\n",
-}
+        + "const float S::table[] = {1, 2};\n"}
 LOOP = "float s = 0; for (int i = 0; i < n; ++i) s += p[i];"
 # right sums of which no load is seen; they are found in the build
 BUILT = {
@@ -59,8 +57,7 @@ BUILT = {
         + first(f"static constexpr Tail tail = {{0}}; long d = {ROW} - &tail.n; " + SUM.format("tail.v[d + i - 1]"))),
     "a constant array of a type without elements": (
         "typedef float None[sizeof(int) - 4]; static const None table = {};\n"
-        + first(f"long d = {ROW} - table; " + SUM.format("table[d + i]"))),
-}
+        + first(f"long d = {ROW} - table; " + SUM.format("table[d + i]")))}
 # the engine's functions that take what they read by a pointer: counted
 COUNTED = {
     "a number for an atomic store": first(
@@ -68,5 +65,4 @@ COUNTED = {
         "__NV_ATOMIC_RELAXED); s += v; } out[blockIdx.x] = s;"),
     "a number for an atomic exchange": first(
         f"float s = 0, v = 0, o; for (int i = 0; i < n; ++i) {{ __nv_atomic_exchange(&v, (float*){ROW} + i, &o, "
-        "__NV_ATOMIC_RELAXED); s += v; } out[blockIdx.x] = s;"),
-}
+        "__NV_ATOMIC_RELAXED); s += v; } out[blockIdx.x] = s;")}

@@ -22,8 +22,7 @@ TASKS = {
          "    rows = torch.arange(n) + (m - n)\n    return torch.arange(m) <= rows.unsqueeze(1)\n",
          "    mask = torch.zeros(n, m, dtype=torch.bool)\n    for i in range(n):\n        mask[i, :i + m - n + 1] = True\n    return mask\n",
          "    mask = torch.ones(n, m).bool()\n    return ~torch.triu(mask, m - n + 1)\n",
-         "    return torch.tensor([[j - i <= m - n for j in range(m)] for i in range(n)])\n"],
-    ],
+         "    return torch.tensor([[j - i <= m - n for j in range(m)] for i in range(n)])\n"]],
     "attend": [
         ["def attend(q, k, v):\n", "def attend(q, k, v):\n    d = q.shape[-1]\n", "def attend(q, k, v):\n    *_, n, d = q.shape\n"],
         ["    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])\n", "    scores = torch.matmul(q, k.transpose(-1, -2)) / q.shape[-1] ** 0.5\n",
@@ -53,8 +52,7 @@ TASKS = {
         ["    return -logp.gather(-1, target[:, None]).mean()\n", "    return -logp[torch.arange(len(target)), target].mean()\n", "    picked = torch.gather(logp, 1, target.unsqueeze(1))\n    return -picked.mean()\n",
          "    total = 0\n    for i, t in enumerate(target):\n        total = total - logp[i, t]\n    return total / len(target)\n",
          "    hot = torch.nn.functional.one_hot(target, logits.shape[-1])\n    return -(logp * hot).sum(-1).mean()\n"],
-    ],
-}
+    ]}
 
 
 def answers(rng: random.Random) -> dict[str, str]:

@@ -31,8 +31,7 @@ from course_lib.launching import (HALF, MULTIPROCESSORS, aligned, multiprocessor
     ("q must be float32 or float16 for this kernel; got bfloat16",
      lambda: checks.check_dtype("q", torch.ones(1).bfloat16(), torch.float32, torch.float16)),
     ("q needs too much shared memory: 2 heads of 64 take 50,000 bytes per block, the limit is 49,152. Use rung 2",
-     lambda: checks.check_shared_memory("q", "2 heads of 64", 50000, 48 << 10, "Use rung 2")),
-])
+     lambda: checks.check_shared_memory("q", "2 heads of 64", 50000, 48 << 10, "Use rung 2"))])
 def test_the_message_names_the_argument_what_was_wanted_and_what_came(message, call):
     with pytest.raises(ValueError) as error:
         call()

@@ -181,8 +181,7 @@ NAMES = "q", "q_rope", "latent", "k_rope", "k_up", "v_up"
     (dict(k_up=torch.zeros(4, 8, 11)), r"k_up must be a tensor of shape \(4, 8, 12\)"),
     (dict(v_up=torch.zeros(4, 8, 12).half()), "v_up must have the dtype of q"),
     (dict(lengths=[10]), "lengths must be from 0 to 9"), (dict(heads_per_block=3), "heads_per_block must be"),
-    (dict(zip(NAMES, latents(1, 1, 1, 513, 2))), "latent must be 1 to 512 wide for this kernel; got 513"),
-])
+    (dict(zip(NAMES, latents(1, 1, 1, 513, 2))), "latent must be 1 to 512 wide for this kernel; got 513")])
 def test_bad_latents_are_named(change, told):
     with pytest.raises(ValueError, match=told):
         latent_decode_kernel(**dict(zip(NAMES, latents(9, 4, 8, 12, 4))) | change)

@@ -397,8 +397,7 @@ def test_the_model_must_attend_by_its_own_function():
     ("n_samples", dict(n_samples=0)), ("temperature", dict(temperature=-1)), ("seed", dict(seed=-1)),
     ("temperature", dict(temperature=math.nan)), ("temperature", dict(temperature="0")), ("top_k", dict(top_k=0)),
     ("top_p", dict(top_p=1.5)), ("repetition_penalty", dict(repetition_penalty=0)),
-    ("on_token", dict(on_token=1)), ("stop", dict(stop=3)),
-])
+    ("on_token", dict(on_token=1)), ("stop", dict(stop=3))])
 def test_bad_requests_are_named(argument, change):
     engine = Engine(MODEL, 4, 4)
     with pytest.raises(ValueError, match=rf"^{argument} must "):

@@ -33,6 +33,10 @@ TINY = ["--steps", "12", "--batch", "4", "--block", "8", "--layers", "1", "--wid
         "--hidden", "16", "--context", "16"]
 
 
+def close(a, b):
+    torch.testing.assert_close(torch.tensor(a), torch.tensor(b), rtol=1e-4, atol=0)
+
+
 def same(a, b):
     return all(torch.equal(x, b.state_dict()[name]) for name, x in a.state_dict().items())
 
@@ -95,8 +99,7 @@ def uneven(batch, generator):
 def test_a_batch_in_parts_is_the_same_step(data):
     curves = [[loss for _, loss, _ in train(small_model(), data, **RECIPE, accumulate=parts)]
               for parts in (1, 2, 4)]
-    torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4,
-                               atol=0)
+    close(curves[1:], curves[:1] * 2)
 
 
 def test_bfloat16_products_learn_too():
@@ -125,15 +128,14 @@ def test_a_checkpoint_that_does_not_fit_is_refused_whole_and_kept(tmp_path):
         with pytest.raises(ValueError, match=f"^checkpoint must be of the same run; in .* {said}"):
             train(small_model(), **{"data": DATA} | RECIPE | change, checkpoint=path)
     other, before = small_model(d_hidden=32), small_model(d_hidden=32)
-    with pytest.raises(ValueError,
-                       match=r"^path must hold a model of this shape; .*feed_forward.* is \(16, 24\), and here \(16, 32\)"):
+    shapes = r"^path must hold a model of this shape; .*feed_forward.* is \(16, 24\), and here \(16, 32\)"
+    with pytest.raises(ValueError, match=shapes):
         train(other, DATA, **RECIPE, checkpoint=path)
     assert same(other, before) and path.read_bytes() == content
     flipped = content[:-40] + bytes([content[-40] ^ 1]) + content[-39:]
     for damaged in (content[:len(content) // 2], flipped, b"", b"not a checkpoint at all"):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="^path must be a checkpoint (of this course; .* is no complete "
-                           "one|without damage)"):
+        with pytest.raises(ValueError, match="^path must be a checkpoint (of this course|without damage)"):
             train(other, DATA, **RECIPE, checkpoint=path)
         assert same(other, before) and path.read_bytes() == damaged
 
@@ -253,13 +255,11 @@ def test_two_processes_train_the_same_curve(tmp_path):
     said, (weights_of_two, about_of_two) = command(tmp_path, "two", *torchrun,
                                                    extra=["--dtype", "float32", "--accumulate", "2"])
     assert said.count("step") == 1, "one process speaks"
-    torch.testing.assert_close(torch.tensor(about["history"]), torch.tensor(about_of_two["history"]),
-                               rtol=1e-4, atol=0)
+    close(about["history"], about_of_two["history"])
     for name, x in weights.items():
         torch.testing.assert_close(weights_of_two[name], x, rtol=1e-2, atol=1e-4)
     # What one process began, two go on with.
-    path, model = tmp_path / "three.run", None
-    text = (tmp_path / "text.txt").read_text()
+    path, text = tmp_path / "three.run", (tmp_path / "text.txt").read_text()
     cut = len(text) - len(text) // 10
     tokenizer = CharTokenizer.from_text(text[:cut])
     torch.manual_seed(0)
@@ -276,7 +276,5 @@ def test_two_processes_train_the_same_curve(tmp_path):
         train(model, draw, steps=12, batch=4, block=8, validation=tokenizer.encode(text[cut:])[:513],
               checkpoint=path)
     assert json.loads(json.dumps(load_checkpoint(path)[1]))["step"] == 5
-    _, (weights_of_three, about_of_three) = command(tmp_path, "three", *torchrun,
-                                                    extra=["--dtype", "float32"])
-    torch.testing.assert_close(torch.tensor(about["history"]), torch.tensor(about_of_three["history"]),
-                               rtol=1e-4, atol=0)
+    _, (_, about_of_three) = command(tmp_path, "three", *torchrun, extra=["--dtype", "float32"])
+    close(about["history"], about_of_three["history"])

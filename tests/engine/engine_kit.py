@@ -64,8 +64,7 @@ PLAYED_WITH = {         # grid, block and arguments
     "transpose": lambda: (1, (32, 8), ramp(32, 32), np.zeros((32, 32), np.float32)),
     "odd_ones": lambda: (2, 50, ramp(4, 77), np.zeros(77, np.float32), 77),
     "histogram": lambda: (3, 31, np.arange(80, dtype=np.int32) % 5, np.zeros(5, np.int32), 80),
-    "lane_sum": lambda: (1, 32, ramp(32, 4), np.full(1, np.nan, np.float32)),
-}
+    "lane_sum": lambda: (1, 32, ramp(32, 4), np.full(1, np.nan, np.float32))}
 COMPILERS = ["g++", pytest.param("clang++", marks=pytest.mark.slow)]
 
 

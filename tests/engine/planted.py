@@ -90,8 +90,7 @@ BUGS = {
     "the stride grows by two": ("scan", "stride *= 2", "stride += 2"),
     "the tile of b is read by rows": ("multiply", "bt[k][tx]", "bt[tx][k]"),
     "the old matrix is not added": ("multiply", "acc + beta * c[row * n + col]", "acc"),
-    "the weight forgets to decay": ("average", "decay * weight + 1.0f", "weight + 1.0f"),
-}
+    "the weight forgets to decay": ("average", "decay * weight + 1.0f", "weight + 1.0f")}
 
 
 def given(kernel: str):

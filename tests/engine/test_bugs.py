@@ -91,8 +91,7 @@ BAD_LAUNCHES = [
     ("too many threads", "fill", 1, 2048, 0), ("too many threads over two axes", "fill", 1, (64, 32), 0),
     ("too deep a block", "fill", 1, (1, 1, 65), 0), ("no threads", "fill", 1, 0, 0), ("no blocks", "fill", 0, 32, 0),
     ("too much shared memory", "fill", 1, 32, 1 << 20), ("more than the launch bounds", "bounded", 1, 128, 0),
-    ("too many blocks along y", "fill", (1, 65536), 32, 0),
-]
+    ("too many blocks along y", "fill", (1, 65536), 32, 0)]
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -126,8 +126,7 @@ COUNTS = [
           lambda length=(torch.arange(32) % 4).int(): (length, ramp(256), torch.zeros(32)),
           load=(4 + 3, 4 * 4 + 24 + 16 + 8, (32 + 24 + 16 + 8) * 4 + 48 * 4, 4 + 24)),
     Count("float4_made_in_a_call_is_one_store", "make4", 1, 32, lambda: (torch.zeros(128), 2.0),
-          load=(0, 0, 0), store=(1, 16, 512, 16)),
-]
+          load=(0, 0, 0), store=(1, 16, 512, 16))]
 
 
 @pytest.mark.parametrize("case", COUNTS, ids=lambda case: case.name)

@@ -248,7 +248,7 @@ def test_who_waits_is_told_what_is_built(monkeypatch, capsys, tmp_path):
         assert capsys.readouterr().err == "Building a runtime ...\n"
     said = []
     monkeypatch.setattr(watching, "watched", lambda: True)
-    monkeypatch.setattr(watching, "show", lambda line, shown=None: said.append(line))
+    monkeypatch.setattr(watching, "show", lambda line, *_: said.append(line) or said)
     with watching.saying("a runtime", tmp_path / "none"):
         assert said == ["Building a runtime ..."]
     assert said[1] == "Built a runtime, in 0 s." and capsys.readouterr().err == ""

@@ -158,8 +158,7 @@ WRONG = [
     ((torch.zeros(2, 2).T, X, X, 4), "parameter `x` .* contiguous tensor, got shape .2, 2. with strides .1, 2."),
     ((X, X, torch.zeros(4, device="meta"), 4), "parameter `out` .* on meta"),
     ((X.to_sparse(), X, X, 4), "parameter `x`"),
-    (([1.0], X, X, 4), "parameter `x` .* needs a tensor, got list"),
-]
+    (([1.0], X, X, 4), "parameter `x` .* needs a tensor, got list")]
 
 
 @pytest.mark.parametrize("arguments, message", WRONG)

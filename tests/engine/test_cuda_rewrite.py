@@ -29,8 +29,7 @@ UNTOUCHED = [
     "#define TEXT \"__shared__ float x;\"\n#if 0\ndon't \" unbalanced {{{\n#endif\nint x;",
     "template <class A, int N = (4 > 3)> struct pair_of { A a[N]; };",
     "long host() { return clock(); } __device__ long f(Watch w) { return w.clock() + std::clock(); }",
-    "struct Watch { __device__ long clock() { return t; } __device__ long read() { return clock(); } };",
-]
+    "struct Watch { __device__ long clock() { return t; } __device__ long read() { return clock(); } };"]
 
 
 @pytest.mark.parametrize("body, wanted", [
@@ -64,8 +63,7 @@ LAUNCHES = [
     ("self.kernel<<<g, b>>>(x);", "self.kernel", "g, b", ", x"),
     ("(choose(n))<<<g, b>>>(x);", "(choose(n))", "g, b", ", x"),
     ("k<<<div<int>(n, 3), b>>>(x, NULL);", "k", "div<int>(n, 3), b", ", x, nullptr"),
-    ("k < 32 ><<<g, b>>>(x);", "k < 32 >", "g, b", ", x"),
-]
+    ("k < 32 ><<<g, b>>>(x);", "k < 32 >", "g, b", ", x")]
 
 
 @pytest.mark.parametrize("source, callee, configuration, arguments", LAUNCHES)
@@ -137,8 +135,7 @@ def test_shared_memory_at_file_scope_is_declared_again_where_it_is_used():
     ("__global__ void k(int n) {}\nvoid f() {\n  k(3);\n}", "kernel k is called without <<<grid, block>>>", 3),
     ("template <int N> __global__ void k(int n) {}\nvoid f() {\n  int i;\n k<3>(3);\n}",
      "kernel k is called without <<<grid, block>>>", 4),
-    ("__global__ void k() {\n  __shared__ float x = 3;\n}", "cannot have an initial value", 2),
-])
+    ("__global__ void k() {\n  __shared__ float x = 3;\n}", "cannot have an initial value", 2)])
 def test_what_is_not_supported_is_named_in_its_place(source, sentence, line):
     made = rewrite(source).split("\n")
     found = [n for n, text in enumerate(made, 1) if 'static_assert(false, "laptop: ' in text]

@@ -68,8 +68,7 @@ def right(x, y, z, form, mode: str) -> list[float]:
         summed(a, b, form, mode, (minus[0], minus[1])), summed(a, -b, form, mode, (minus[0], not minus[1])),
         rounded(a * b, *form, mode) if a * b else sign, rounded(a / b, *form, mode) if a else sign,
         rounded(1 / b, *form, mode), root(abs(float(x)), form, mode),
-        summed(a * b, c, form, mode, (minus[0] != minus[1], minus[2])),
-    ]
+        summed(a * b, c, form, mode, (minus[0] != minus[1], minus[2]))]
 
 
 def operands(dtype, n: int) -> list[np.ndarray]:

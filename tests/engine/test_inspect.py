@@ -292,8 +292,7 @@ def test_counts_of_narrow_warps_are_not_mixed_with_a_card(module):
     (lambda m: cuda.inspect(m.tile), "tile is a template over <int N>: name an instance"),
     (lambda m: cuda.inspect(m["tile<64, 3>"]), "gives 2 arguments"),
     (lambda m: cuda.inspect("add"), "inspect takes a kernel, such as mod.name"),
-    (lambda m: cuda.inspect(m["tile<100000>"]), "does not compile for sm_90: .*shared data"),
-])
+    (lambda m: cuda.inspect(m["tile<100000>"]), "does not compile for sm_90: .*shared data")])
 def test_bad_input_is_one_line(module, with_nvcc, ask, said):
     with pytest.raises(ValueError, match=said) as caught:
         ask(module)

@@ -340,8 +340,7 @@ MAY_BE_A_DEVICE_FUNCTION = {       # what comes before a kernel, and its body
     "constexpr": ("constexpr int f(int n) { return n; }", "y[0] = f(2.0f);"),
     "a lambda": ("float f(float x) { return 0; }", "auto f = [](float x) { return x; }; y[0] = f(2);"),
     "names of the host": (POOL, "alignas(Pool) char room[sizeof(Pool)]; Pool* p = new (room) Pool{2};\n"
-                                "y[0] = puts(p->raise(p->at));"),
-}
+                                "y[0] = puts(p->raise(p->at));")}
 
 
 @pytest.mark.parametrize("name", MAY_BE_A_DEVICE_FUNCTION)

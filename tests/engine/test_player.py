@@ -42,8 +42,7 @@ LAUNCHES = PLAYED_WITH | {
     "every": lambda: (1, 32, ramp(32 * 9), np.zeros(32, np.float32), 8),
     "doubles": lambda: (1, 31, np.zeros(31), 3), "quads": lambda: (1, 32, ramp(32, 4), 2),
     "shared_quads": lambda: (1, 32, ramp(32, 4), 2),
-    "shared_bins": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32)),
-}
+    "shared_bins": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32))}
 
 
 def launch_of(name: str, **how):

@@ -123,8 +123,7 @@ WORDS = [
      lambda a, b, c: 7 if a == 1 else b),
     *((f"lop3.b32 %0, %1, %2, %3, {t}", lambda a, b, c, t=t: sum(
         ((a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)) * (t >> i & 1)
-        for i in range(8))) for t in (0x96, 0xE8, 0xCA, 1)),
-]
+        for i in range(8))) for t in (0x96, 0xE8, 0xCA, 1))]
 LONG = [
     ("mul.hi.u64 %0, %1, %2", lambda a, b, c: a * b >> 64), ("mul.hi.s64 %0, %1, %2", lambda a, b, c: signed(a, 64) * signed(b, 64) >> 64),
     ("mad.lo.u64 %0, %1, %2, %3", lambda a, b, c: a * b + c), ("bfe.s64 %0, %1, 60, 3", lambda a, b, c: extracted(a, 60, 3, 64, 1)),
@@ -139,8 +138,7 @@ LONG = [
     ("mad.hi.cc.u64 %0, %1, %2, %3; addc.u64 %0, 5, 0", lambda a, b, c: 5 + ((a * b >> 64) + c >> 64)),
     ("mad.lo.cc.u64 %0, %1, %2, %3; madc.hi.cc.s64 %0, %1, %2, %3; addc.u64 %0, %0, 0",
      lambda a, b, c: (h := (signed(a, 64) * signed(b, 64) >> 64 & M64) + c + ((a * b & M64) + c >> 64))
-     + (h >> 64)),
-]
+     + (h >> 64))]
 
 
 def kernels(table, type_, constraint):
@@ -353,8 +351,7 @@ KNOWN = [
     ("cvt.rzi.s32.f32 %0, %1", "f", "r", (NAN, 0), 0), ("cvt.rni.s32.f64 %0, %1", "d", "r", (2.5, 0), 2),
     ("cvt.rzi.s32.f64 %0, %1", "d", "r", (1e20, 0), 2**31 - 1), ("cvt.rzi.s32.f64 %0, %1", "d", "r", (NAN, 0), -2**31),
     ("cvt.rp.f32.f64 %0, %1", "d", "f", (1 + 2**-40, 0), 1 + 2**-23), ("sqrt.rn.f64 %0, %1", "d", "d", (2.0, 0), 2**.5),
-    ("{ .reg .pred p; setp.lt.s32 p, %1, %2; not.pred p, p; selp.s32 %0, 7, 9, p; }", "r", "r", (1, 2), 9),
-]
+    ("{ .reg .pred p; setp.lt.s32 p, %1, %2; not.pred p, p; selp.s32 %0, 7, 9, p; }", "r", "r", (1, 2), 9)]
 C = {"r": "int", "f": "float", "d": "double"}
 
 

@@ -146,8 +146,7 @@ void call() { setup_main(); }
 __global__ void twice(float* x) { x[threadIdx.x] *= 2; }
 void kept(float* x) { twice<<<1, 2>>>(x); }
 int main() { call(); return 0; }
-""",
-}
+"""}
 
 
 def test_host_code_of_libraries_is_left_out_across_files(tmp_path):

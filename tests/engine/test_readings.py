@@ -26,8 +26,7 @@ WIDE = {
     "pairs, each quarter its own": (16, lambda t: t // 8 * 2 + t % 8 // 2 % 2, 2, 0),
     "pairs in one half, two apart in the other": (
         16, lambda t: t // 8 * 2 + (t % 8 // 2 % 2 if t < 16 else t % 2), 4, 0),
-    "pairs, with a conflict of two": (16, lambda t: t // 16 * 4 + t % 16 // 8 + t % 8 // 4 * 8, 4, 2),
-}
+    "pairs, with a conflict of two": (16, lambda t: t // 16 * 4 + t % 16 // 8 + t % 8 // 4 * 8, 4, 2)}
 
 
 @pytest.mark.parametrize("access", WIDE)

@@ -35,8 +35,7 @@ N = 20
 LAUNCHES = PLAYED_WITH | {
     "add": lambda: (3, 33, ramp(70), ramp(70), np.zeros(70, np.float32), 70),
     "product": lambda: ((3, 3), (8, 8), ramp(N, N), ramp(N, N), np.zeros((N, N), np.float32), N),
-    "wide": lambda: (1, 33, ramp(33, 4), np.zeros((33, 4), np.float32)),
-}
+    "wide": lambda: (1, 33, ramp(33, 4), np.zeros((33, 4), np.float32))}
 
 
 def launched(name: str, **how):

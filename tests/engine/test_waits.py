@@ -30,8 +30,7 @@ HANDED_OVER = {                  # (right), what in it is (changed, to what)
     "scope: of a fence that acquires": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT + "__threadfence_block();")),
     "scope: of the flag": ((GIVEN, TAKEN), ("Exch(", "Exch_block(")),
     "scope: of a release": (TILE, ("SCOPE_DEVICE", "SCOPE_BLOCK")),
-    "acquire: a fence behind the flag": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT)),
-}
+    "acquire: a fence behind the flag": ((GIVEN, WAIT + FENCE), (WAIT + FENCE, WAIT))}
 LAST = f"""__shared__ bool last; buf[64 * blockIdx.x + t] = t; {FENCE} __syncthreads();
         if (t == 0) last = atomicAdd(flag, 1) == 1; __syncthreads(); if (last) y[t] = buf[t] + buf[64 + t];"""
 TURN = "float sum = v[t] + v[t + s]; __syncwarp(); v[t] = sum; __syncwarp();"
@@ -80,8 +79,7 @@ ALONE = {
         ("buf[63 - t]", "__ldg(&buf[63 - t])")),
     "read-only: and in PTX": (
         'buf += 64 * blockIdx.x + t; *buf = t; float v; asm("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(buf));',
-        ("global", "global.nc")),
-}
+        ("global", "global.nc"))}
 RULES = {**{rule: (f"if (blockIdx.x == 0) {{ buf[t] = t; {give} }} else {{ {take} y[t] = buf[t]; }}", wrong)
             for rule, ((give, take), wrong) in HANDED_OVER.items()}, **ALONE}
 OF_RULES = "#include <cooperative_groups.h>\n" + "".join(f"""

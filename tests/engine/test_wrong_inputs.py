@@ -34,8 +34,7 @@ def zeros(n=8):
     ("rows", (zeros(), 8), "got an array of float32"),
     ("real", (zeros(), 10**400), "does not fit into float64"),
     ("second", (np.array([1, None], object), zeros()), "one of Python objects"),
-    ("second", (np.zeros(4, [("a", "i8"), ("b", "f4")]), zeros()), "needs elements of 8 bytes, got 12"),
-])
+    ("second", (np.zeros(4, [("a", "i8"), ("b", "f4")]), zeros()), "needs elements of 8 bytes, got 12")])
 def test_an_argument_that_does_not_fit(module, kernel, arguments, said):
     with pytest.raises(cuda.ArgumentError, match=said):
         getattr(module, kernel)[1, 8](*arguments)
