@@ -224,6 +224,7 @@ def test_draws_depend_on_the_seed_alone(llama):
     (lambda model: model.logits(torch.tensor([3])), "shape"),
     (lambda model: model.logits(torch.tensor([[1, 2, 3]]), torch.ones(1, 2)),
      r"attention_mask must have shape \(1, 3\)"),
+    (lambda model: model.generate([[3]], temperature=1.0, min_p=2), "min_p must be a number in 0 to 1; got 2"),
     (lambda model: model.generate(["hello"]), "has no tokenizer.json: give lists of ids")])
 def test_bad_input_is_named(llama, call, said):
     with pytest.raises(ValueError, match=said):

@@ -3,6 +3,8 @@
 Ctrl-C ends an answer and keeps the conversation, what was said included; Ctrl-D ends it all."""
 import argparse
 
+import torch
+
 from course_lib.field_guide.whole.decoder import NotANumber
 from course_lib.field_guide.whole.model import Model, cut, open_model
 
@@ -57,9 +59,12 @@ def options(argv: list[str]):
     parser.add_argument("--kernels", action="store_true", help="attention, rotations and norms by the course's own "
                         "kernels: slow without a card")
     parser.add_argument("--weights", choices=("int8", "int4"), help="matrices of so many bits: less memory, less exact")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--system", help="what the model is told before the conversation")
-    return parser.parse_args(argv)
+    given = parser.parse_args(argv)
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch sees no card here")
+    return given
 
 
 def main(argv: list[str]) -> int:

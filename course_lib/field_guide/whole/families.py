@@ -63,8 +63,9 @@ def mixed(c, make, make_dense=dense):
     return lambda layer: make(c) if sparse(c, layer) else make_dense(c)
 
 
+# What these have in another way than Llama is in their attention, or in names that loading knows.
 @whole("llama", "mistral", "ministral3", "qwen2", "qwen3", "seed_oss", "cwm", "hunyuan_v1_dense", "smollm3",
-       "youtu")
+       "youtu", "phi3", "glm", "bamba")
 def llama(c):
     return {}
 
@@ -73,12 +74,6 @@ def llama(c):
 def ernie(c):
     """Biases, if any, have a name of their own."""
     return dict(feed_forward=lambda layer: dense(c, bias=bool(c.get("use_bias"))))
-
-
-@whole("phi3", "glm")
-def phi3(c):
-    """Gate and up in one matrix, which loading splits."""
-    return {}
 
 
 @whole("arcee")
@@ -90,62 +85,53 @@ def arcee(c):
 @whole("apertus")
 def apertus(c):
     """No gate: an activation with four learned numbers."""
-    return dict(feed_forward=lambda layer: dense(c, activation=c.get("hidden_act", "xielu"), gated=False),
-                names={"attention_layernorm": "attention_norm", "feedforward_layernorm": "feed_forward_norm",
-                       "mlp.act_fn": "feed_forward.activation"})
+    return dict(feed_forward=lambda layer: dense(c, activation=c.get("hidden_act", "xielu"), gated=False))
 
 
 @whole("nanochat")
 def nanochat(c):
     """Norms without factors, one right after the embedding; a squared ReLU; capped logits."""
     return dict(norm="bare", embedding_norm=True, logit_cap=c.get("final_logit_softcapping"),
-                feed_forward=lambda layer: dense(c, activation=c.get("hidden_act", "relu2"), gated=False),
-                names={"mlp.fc1": "feed_forward.up_proj", "mlp.fc2": "feed_forward.down_proj"})
+                feed_forward=lambda layer: dense(c, activation=c.get("hidden_act", "relu2"), gated=False))
 
 
-SANDWICH = {"post_attention_layernorm": "attention_out_norm",
-            "pre_feedforward_layernorm": "feed_forward_norm", "pre_mlp_layernorm": "feed_forward_norm",
-            "post_feedforward_layernorm": "feed_forward_out_norm",
-            "post_mlp_layernorm": "feed_forward_out_norm"}
+# Where this norm is not Llama's, which comes before the feed-forward layer.
+AFTER_ATTENTION = {"post_attention_layernorm": "attention_out_norm"}
 
 
 @whole("gemma2", "gemma3_text", "gemma3")
 def gemma(c):
     """Norms before and after each part, stored minus one; embeddings times sqrt(d); capped logits; GeGLU."""
-    return dict(order="both", plus_one=True, embedding_scale=c["hidden_size"] ** 0.5, names=SANDWICH,
-                logit_cap=c.get("final_logit_softcapping"), activation="gelu_pytorch_tanh",
-                feed_forward=lambda layer: dense(c,
-                                                 activation=c.get("hidden_activation", "gelu_pytorch_tanh")))
+    act = c.get("hidden_activation", "gelu_pytorch_tanh")
+    return dict(order="both", plus_one=True, embedding_scale=c["hidden_size"] ** 0.5, names=AFTER_ATTENTION,
+                logit_cap=c.get("final_logit_softcapping"), activation=act,
+                feed_forward=lambda layer: dense(c, activation=act))
 
 
 @whole("gemma4_text", "gemma4")
 def gemma4(c):
     """Gemma's sandwich; each layer is told of each token again, and scaled; what reuses keys may be wider."""
-    shared, act = c.get("num_kv_shared_layers", 0), c.get("hidden_activation", "gelu_pytorch_tanh")
+    plan, shared = gemma(c), c.get("num_kv_shared_layers", 0)
     if c.get("enable_moe_block"):
         raise ValueError("enable_moe_block: Gemma 4's experts beside a dense layer are not built here")
 
     def feed_forward(layer):
         wide = c.get("use_double_wide_mlp") and layer >= c.layers - shared
-        return dense(c, c["intermediate_size"] * (2 if wide else 1), activation=act)
-    return dict(gemma(c), plus_one=False, feed_forward=feed_forward, activation=act,
-                layer=lambda layer: dict(per_layer=c.get("hidden_size_per_layer_input"), scalar=True),
-                names={**SANDWICH, "layer_scalar": "scalar", "per_layer_input_gate": "per_layer_gate",
-                       "per_layer_projection": "per_layer_proj",
-                       "post_per_layer_input_norm": "per_layer_norm"})
+        return dense(c, c["intermediate_size"] * (2 if wide else 1), activation=plan["activation"])
+    return dict(plan, plus_one=False, feed_forward=feed_forward,
+                layer=lambda layer: dict(per_layer=c.get("hidden_size_per_layer_input"), scalar=True))
 
 
 @whole("olmo2", "olmo3", "exaone4")
 def olmo(c):
     """Norms after each part, none before."""
-    return dict(order="after", names=SANDWICH)
+    return dict(order="after", names=AFTER_ATTENTION)
 
 
 @whole("glm4")
 def glm4(c):
     """Norms before and after each part."""
-    return dict(order="both", names={"post_self_attn_layernorm": "attention_out_norm",
-                                     "post_mlp_layernorm": "feed_forward_out_norm"})
+    return dict(order="both")
 
 
 @whole("cohere2")

@@ -1,7 +1,7 @@
 """Families in which some layers keep a state."""
 from dataclasses import replace
 
-from course_lib.field_guide.whole.families import SANDWICH, dense, experts, granite, mixed, whole
+from course_lib.field_guide.whole.families import AFTER_ATTENTION, dense, experts, granite, mixed, whole
 from course_lib.field_guide.whole.mixtures import corrected
 
 
@@ -10,9 +10,8 @@ def olmo_hybrid(c):
     """Before each part where a layer has a state, after it where it has attention."""
     def layer(number):
         if c.layer_type(number) == "linear_attention":
-            return dict(names={"attention_layer_norm": "attention_norm",
-                               "feedforward_layer_norm": "feed_forward_norm"})
-        return dict(order="after", names={**SANDWICH, "feedforward_layer_norm": "attention_out_norm"})
+            return {}
+        return dict(order="after", names={**AFTER_ATTENTION, "feedforward_layer_norm": "attention_out_norm"})
     return dict(layer=layer)
 
 
@@ -23,9 +22,8 @@ def granite_hybrid(c):
         wide = c["shared_intermediate_size"]
         return (experts(c, scores="chosen", shared=wide, normalised=False) if c.get("num_local_experts")
                 else dense(c, wide))
-    names = {} if c.get("num_local_experts") else {"shared_mlp": "feed_forward"}
-    return dict(granite(c), feed_forward=feed_forward, names={**names, "shared_mlp": names.get(
-        "shared_mlp", "feed_forward.shared")})
+    return dict(granite(c), feed_forward=feed_forward,
+                names={} if c.get("num_local_experts") else {"shared_mlp": "feed_forward"})
 
 
 @whole("qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text")
@@ -76,17 +74,7 @@ def falcon_h1(c):
                   out_scales=(c.get("attention_out_multiplier", 1.0), c.get("ssm_out_multiplier", 1.0)))
     return dict(embedding_scale=c.get("embedding_multiplier", 1.0),
                 logit_scale=c.get("lm_head_multiplier", 1.0),
-                feed_forward=lambda layer: dense(c, scales=(gate, out)), layer=lambda layer: scales,
-                names={"pre_ff_layernorm": "feed_forward_norm"})
-
-
-@whole("bamba")
-def bamba(c):
-    return dict(names={"pre_ff_layernorm": "feed_forward_norm"})
-
-
-LFM = {"operator_norm": "attention_norm", "ffn_norm": "feed_forward_norm",
-       "post_operator_norm": "attention_out_norm", "post_ffn_norm": "feed_forward_out_norm"}
+                feed_forward=lambda layer: dense(c, scales=(gate, out)), layer=lambda layer: scales)
 
 
 @whole("lfm2")
@@ -97,12 +85,11 @@ def lfm2(c):
         width = int(c.get("block_ffn_dim_multiplier", 1.0) * int(2 * width / 3))
         several = c.get("block_multiple_of", 256)
         width = several * ((width + several - 1) // several)
-    return dict(feed_forward=lambda layer: dense(c, width, activation="silu"), names=LFM,
-                eps=c.get("norm_eps", 1e-5))
+    return dict(feed_forward=lambda layer: dense(c, width, activation="silu"), eps=c.get("norm_eps", 1e-5))
 
 
 @whole("lfm3")
 def lfm3(c):
     """Norms before and after, if it says so."""
-    return dict(order="both" if c.get("use_sandwich_norm", True) else "before", names=LFM,
+    return dict(order="both" if c.get("use_sandwich_norm", True) else "before",
                 eps=c.get("norm_eps", 1e-5), feed_forward=lambda layer: dense(c, activation="silu"))

@@ -1,5 +1,6 @@
 """Families whose feed-forward layers are mixtures of experts: how each chooses, and how it weighs."""
-from course_lib.field_guide.whole.families import SANDWICH, dense, experts, first_of, mixed, sparse, whole
+from course_lib.field_guide.whole.families import (
+    AFTER_ATTENTION, dense, experts, first_of, mixed, sparse, whole)
 
 
 @whole("qwen3_moe", "mellum")
@@ -52,8 +53,7 @@ def deepseek_v3(c):
 @whole("axk1")
 def axk1(c):
     """One more norm, after the experts."""
-    return dict(deepseek_v3(c), layer=lambda n: dict(order="before and last") if sparse(c, n) else {},
-                names={"post_mlp_layernorm": "feed_forward_out_norm"})
+    return dict(deepseek_v3(c), layer=lambda n: dict(order="before and last") if sparse(c, n) else {})
 
 
 @whole("deepseek_v2")
@@ -80,7 +80,7 @@ def hy_v3(c):
 def afmoe(c):
     """Norms before and after; embeddings times sqrt(d) where the configuration says so."""
     make = mixed(c, lambda c: corrected(c, groups=1, normalised=True, scale=c.get("route_scale", 1.0)))
-    return dict(order="both", names=SANDWICH, feed_forward=make,
+    return dict(order="both", names=AFTER_ATTENTION, feed_forward=make,
                 embedding_scale=c["hidden_size"] ** 0.5 if c.get("mup_enabled") else 1.0)
 
 
@@ -97,9 +97,7 @@ def laguna(c):
 @whole("kolibri1")
 def kolibri1(c):
     """Norms before and after; the choice is by logits, the weights are sigmoids."""
-    names = {"post_attn_norm": "attention_out_norm", "post_ffn_norm": "feed_forward_out_norm",
-             "moe.router.expert_bias": "feed_forward.correction"}
-    return dict(order="both", names=names, feed_forward=lambda layer: corrected(
+    return dict(order="both", feed_forward=lambda layer: corrected(
         c, groups=1, ranks_logits=True, scale=1.0, shared=c["shared_expert_intermediate_size"]))
 
 
@@ -107,8 +105,7 @@ def kolibri1(c):
 def minimax_m3(c):
     """Norms stored minus one; clipped gates; DeepSeek's choice without groups."""
     clipped = dict(limit=c.get("swiglu_limit", 7.0), alpha=c.get("swiglu_alpha", 1.702))
-    make = mixed(c, lambda c: corrected(c, groups=1, normalised=True, expert=clipped,
-                                        width=c["intermediate_size"],
-                                        shared=c["shared_intermediate_size"]), lambda c: dense(
-            c, c["dense_intermediate_size"], **clipped))
-    return dict(plus_one=True, feed_forward=make)
+    return dict(plus_one=True, feed_forward=mixed(
+        c, lambda c: corrected(c, groups=1, normalised=True, expert=clipped, width=c["intermediate_size"],
+                               shared=c["shared_intermediate_size"]),
+        lambda c: dense(c, c["dense_intermediate_size"], **clipped)))

@@ -109,6 +109,8 @@ class Model:
 def choose(logits: Tensor, tokens: list[int], generator, temperature=0.0, top_p=None, min_p=None,
            repetition_penalty=1.0) -> int:
     """The next token; min_p drops those less likely than that share of the likeliest."""
+    if not 0 <= (min_p or 0) <= 1:
+        raise ValueError(f"min_p must be a number in 0 to 1; got {min_p!r}")
     seen = torch.tensor(tokens)
     probabilities = next_token_probabilities(logits, temperature, None, top_p, repetition_penalty, seen)
     if temperature == 0:
@@ -188,10 +190,7 @@ def filled(folder: Folder, config: dict) -> tuple[Decoder, list[str]]:
     if "'longrope'" in turns or "'su'" in turns or ("'dynamic'" in turns and "alpha" not in turns):
         notes.append("Positions turn as in texts of the trained length, in longer ones too: there the published "
                      "code changes them.")
-    drafts = config.get("num_nextn_predict_layers") or (1 if plan_has_drafts(config["model_type"]) else 0)
+    # These carry a layer beyond the model even where the configuration counts none.
+    one = config["model_type"].startswith(("deepseek_v3", "glm_moe_dsa", "glm4_moe", "mimo", "hy_v"))
+    drafts = config.get("num_nextn_predict_layers") or int(one)
     return decoder, notes + load(decoder, folder, config["model_type"], drafts)
-
-
-def plan_has_drafts(model_type: str) -> bool:
-    """Families whose folders carry a layer beyond the model, even where the configuration counts none."""
-    return model_type.startswith(("deepseek_v3", "glm_moe_dsa", "glm4_moe", "mimo", "hy_v"))

@@ -14,14 +14,15 @@ ACTIVATIONS = {"silu": F.silu, "swish": F.silu, "gelu": F.gelu, "relu": F.relu, 
 
 
 class Product(nn.Module):
-    """x W^T + b. For 4 to 32 rows in float32 MKL is faster at W x^T: 16 rows of 1,024 numbers, 0.53 ms for 0.81."""
+    """x W^T + b. For 4, 16 or 32 rows in float32 MKL is no slower at W x^T, and up to a third faster; for other
+    numbers of rows it takes as long as for many more."""
 
     def __init__(self, linear: nn.Linear):
         super().__init__()
         self.weight, self.bias = linear.weight, linear.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        if not 4 <= x.numel() // x.shape[-1] <= 32 or x.dtype != torch.float32 or x.device.type != "cpu":
+        if x.numel() // x.shape[-1] not in (4, 16, 32) or x.dtype != torch.float32 or x.device.type != "cpu":
             return F.linear(x, self.weight, self.bias)
         y = (self.weight @ x.flatten(0, -2).T).T.unflatten(0, x.shape[:-1])
         return y if self.bias is None else y + self.bias

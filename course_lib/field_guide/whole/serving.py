@@ -28,21 +28,20 @@ def pageable(decoder: Decoder) -> bool:
 
 
 class Pass:
-    """What all layers of one pass over several sequences share. A row is a token's key or value of one head:
-    in a layer of the pool, block by block, head by head; here, sequence by sequence, head by head."""
+    """What all layers of one pass over several sequences share: of which rows of a layer's pool, block by block
+    and head by head, each new token is one, and in which pieces (a head's share of a block) each sequence is."""
 
     def __init__(self, pool: PagedKVCache, batch: list):
         self.pool, self.counts, self.seen = pool, [n for _, n in batch], {}
-        self.starts = [s.computed for s, _ in batch]
-        rows = [self.rows(pool.slots(s.name, 0, s.computed + n)) for s, n in batch]
-        self.kept = torch.cat([one.flatten() for one in rows])
-        self.new = torch.cat([one[:, -n:] for one, n in zip(rows, self.counts)], 1).flatten()
-        self.sizes = [one.numel() for one in rows]
-
-    def rows(self, slots: torch.Tensor) -> torch.Tensor:
-        heads, size = self.pool.keys.shape[2:4]
-        block, offset = slots // size, slots % size
-        return ((block * heads + torch.arange(heads)[:, None]) * size + offset).to(self.pool.keys.device)
+        self.starts, self.ends = [s.computed for s, _ in batch], [s.computed + n for s, n in batch]
+        size, device = pool.block_size, pool.keys.device
+        heads = torch.arange(pool.keys.shape[2])[:, None]
+        slots = torch.cat([pool.slots(s.name, s.computed, s.computed + n) for s, n in batch])
+        self.new = ((slots // size * len(heads) + heads) * size + slots % size).flatten().to(device)
+        tables = [pool.allocator.table(s.name).blocks for s, _ in batch]
+        pieces = [(torch.tensor(blocks[:-(-end // size)]) * len(heads) + heads).flatten()
+                  for blocks, end in zip(tables, self.ends)]
+        self.kept, self.sizes = torch.cat(pieces).to(device), [len(some) for some in pieces]
 
 
 class Rows(Cache):
@@ -57,18 +56,17 @@ class Rows(Cache):
         return [self.of_each(x, new) for x, new in ((self.shared.pool.keys, k), (self.shared.pool.values, v))]
 
     def of_each(self, pool, new):
-        s, (heads, width) = self.shared, (pool.shape[2], pool.shape[4])
-        pool = pool[self.layer].view(-1, width)
-        pool[s.new] = new.reshape(-1, width)
-        return [x.view(1, heads, -1, width) for x in pool.index_select(0, s.kept).split(s.sizes)]
+        s, (heads, size, width) = self.shared, pool.shape[2:]
+        pool[self.layer].view(-1, width)[s.new] = new.reshape(-1, width)
+        kept = pool[self.layer].view(-1, size * width).index_select(0, s.kept).split(s.sizes)
+        return [x.view(1, heads, -1, width)[:, :, :end] for x, end in zip(kept, s.ends)]
 
     def visible(self, layer) -> list:
         """A mask for each sequence, made once for all layers of one reach."""
         s, reach = self.shared, (layer.recipe.window, layer.recipe.chunk)
         if reach not in s.seen:
-            ends = [start + n for start, n in zip(s.starts, s.counts)]
             s.seen[reach] = [layer.visible(torch.arange(start, end), torch.arange(end), None).to(s.new.device)
-                             for start, end in zip(s.starts, ends)]
+                             for start, end in zip(s.starts, s.ends)]
         return s.seen[reach]
 
 
