@@ -311,6 +311,8 @@ def test_how_published_files_turn():
     assert flash[4].dim == flash[None].dim == 64 and flash[4].frequencies is not None
     minimax = [name for name in COPIES if name.startswith("MiniMax")]
     assert len(minimax) >= 2 and all("part of a head turns" in ideas(name) for name in minimax)
+    alone = dict(COPIES["MiniMax-M3 (A)"]["config"], model_type="minimax_m3_vl_text", partial_rotary_factor=None)
+    assert alone["rotary_dim"] and "part of a head turns" not in describe(alone).ideas     # as the class has it
     assert all("no positions" not in ideas(name) for name in ("bloom-560m (copy)", "gpt2 (M)"))
     assert "No key says how positions enter." in describe(COPIES["gpt2 (M)"]["config"]).notes
 

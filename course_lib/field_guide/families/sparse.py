@@ -56,10 +56,12 @@ def index_of_blocks(c):
 @family("minimax_m3_vl_text", "minimax_m3_vl",
         plus_one=(*QK_NORMS, *(f"indexer.{name}" for name in QK_NORMS)))
 def minimax_m3(c, layer):
-    """Blocks of 128 by the score of their best token: an index head for each head of keys chooses 16."""
-    sparse = c.layer_type(layer) == "minimax_m3_sparse"
-    return c.plain(
-        layer, qk_norm="head", indexer=index_of_blocks(c) if sparse else None, bias=False, out_bias=False)
+    """Blocks of 128 by the score of their best token: an index head for each head of keys chooses 16. Files
+    say `rotary_dim` beside the share of a head that turns; the published class reads the share alone."""
+    sparse, width = c.layer_type(layer) == "minimax_m3_sparse", c.heads(layer)["head_dim"]
+    rotary = c.rotary(width, dim=int(width * c.rope().get("partial_rotary_factor", 1.0)))
+    return c.plain(layer, rotary=rotary, qk_norm="head", indexer=index_of_blocks(c) if sparse else None,
+                   bias=False, out_bias=False)
 
 
 def split_index(weights, recipe):
