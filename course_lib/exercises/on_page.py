@@ -28,11 +28,11 @@ from .sealed import open_sealed, read_stored
 ITEM = 4                     # bytes of a number: float32 or int32
 NUMBERS = {"int": ("int32", "<i"), "float": ("float32", "<f")}
 _shipped: dict[str, list] = {}           # id -> what the sanitizer says of a kernel to repair
-_launches: dict[str, list[dict]] = {}
+_opened: dict[str, dict] = {}
 
 
-def opened(id: str, packed) -> str:
-    """Declares the exercise of a file; its launches, and the bytes of their arrays, as JSON."""
+def opened(id: str, packed) -> dict:
+    """Declares the exercise of a file; its launches, and the bytes of their arrays."""
     path, data = Path(tempfile.mkdtemp()) / "exercise", bytearray()
     path.write_bytes(plain_bytes(packed))
     more = read_stored(path)["tables"]
@@ -40,8 +40,8 @@ def opened(id: str, packed) -> str:
     exercise, _shipped[id] = find(id), more["shipped"]
     exercise.misconceptions = [Misconception(m.name, m.ask, code=code)
                                for m, code in zip(exercise.misconceptions, more["codes"])]
-    _launches[id] = [_launch(exercise, case, data) for case in exercise.cases(None)]
-    return json.dumps({"launches": _launches[id], "data": base64.b64encode(data).decode()})
+    launches = [_launch(exercise, case, data) for case in exercise.cases(None)]
+    return {"launches": launches, "data": base64.b64encode(data).decode()}
 
 
 def _launch(exercise: Exercise, case: Case, data: bytearray) -> dict:
@@ -70,14 +70,16 @@ def _size(array: dict) -> int:
     return ITEM * math.prod(array["shape"])
 
 
-def screened(id: str, source: str) -> str:
-    """A verdict that needs no run, or what is to be compiled, as JSON."""
+def screened(id: str, source: str, packed) -> str:
+    """A verdict that needs no run, or what is to be compiled and launched, as JSON. `packed`: the exercise's file."""
+    if id not in _opened:
+        _opened[id] = opened(id, packed)
     exercise = find(id)
     if early := screen(exercise, source):
         early.details += _shipped[id] * (early.status == NOT_ATTEMPTED)
         return _shown(early)
-    return json.dumps({"job": {"text": _text(source), "given": exercise.stub, "name": "<cell>", "files": ["<cell>"],
-                               "kernel": exercise.name, "beside": {}, "define": []}})
+    return json.dumps(_opened[id] | {"job": {"text": _text(source), "lines": [exercise.stub.split("\n")], "places": [],
+                                             "name": "<cell>", "files": ["<cell>"], "kernel": exercise.name, "define": []}})
 
 
 def _text(source: str) -> str:
@@ -93,7 +95,7 @@ def judged(id: str, source: str, came: str, data=b"") -> str:
         run = Run(failure=Failure(came["kind"], came["error"], name=exercise.name))
         return _shown(judge(exercise, cases, run, source))
     bytes = io.BytesIO(plain_bytes(data))
-    for case, launch, answer in zip(cases, _launches[id], came["answers"]):
+    for case, launch, answer in zip(cases, _opened[id]["launches"], came["answers"]):
         if answer is None:
             made.append(Outcome(failure=Failure("timeout", f"{LATE} {exercise.limit:g} seconds")))
         elif answer.get("error"):

@@ -1,38 +1,23 @@
 // A worker that makes a module of a reader's kernel: the engine's text passes in Python, clang with hooks, the linker,
-// Asyncify. All that it loads is packed and kept by the browser; nothing of it is loaded before the first edit.
+// Asyncify. All that it loads is packed, and kept by the browser; nothing
+// of it is loaded before the first edit.
 const base = new URL("./", self.location), network = self.fetch.bind(self);
 const say = (state, part) => postMessage({ state, part });
 const TABLE = "static const laptop_entries::Row";       // of names and types, which a page does not ask for
-const TYPES = { wasm: "application/wasm", json: "application/json" };
-
-async function kept(key) {
-  try {
-    for (const old of await caches.keys()) if (/^course-compiler-/.test(old) && !old.endsWith(key)) await caches.delete(old);
-    return await caches.open(`course-compiler-${key}`);
-  } catch { return null; }                // without a secure address there is the browser's ordinary cache
-}
 
 async function loaded() {
   const { key, sizes } = await (await network(new URL("files.json", base))).json();
-  const store = await kept(key), packs = Object.entries(sizes).filter(([name]) => /packed$/.test(name));
-  const all = packs.reduce((sum, [, n]) => sum + n, 0);
+  const all = Object.entries(sizes).reduce((sum, [name, n]) => sum + (/packed$/.test(name) ? n : 0), 0);
   let done = 0, lose;
   const lost = new Promise((_, failed) => { lose = failed; });         // a file: whoever asked for it may wait for ever
-  const count = n => say("loading", Math.min((done += n) / all, 1));
-  async function packed(name) {
-    const at = new URL(`${name}.packed?${key}`, base), found = await store?.match(at);
-    if (found) return count(sizes[`${name}.packed`]), found.body;
-    const answer = await network(at);
-    if (!answer.ok) throw new Error(`${name}: the server answers ${answer.status}`);
-    const parts = [], reader = answer.body.getReader();
-    for (let part; !(part = await reader.read()).done; count(part.value.length)) parts.push(part.value);
-    const whole = new Blob(parts);
-    await store?.put(at, new Response(whole)).catch(() => {});       // a full disk only costs the next load
-    return whole.stream();
-  }
   async function unpacked(name) {
-    const stream = (await packed(name).catch(error => { lose(error); throw error; })).pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream, { headers: { "content-type": TYPES[name.split(".").pop()] ?? "text/plain" } });
+    const counted = new TransformStream({ transform: (part, to) => { say("loading", (done += part.length) / all), to.enqueue(part); } });
+    const whole = await network(new URL(`${name}.packed?${key}`, base), { cache: "force-cache" }).then(answer => {
+      if (!answer.ok) throw new Error(`${name}: the server answers ${answer.status}`);
+      return new Response(answer.body.pipeThrough(counted)).blob();       // whole, or not at all
+    }).catch(error => { lose(error); throw error; });
+    const headers = { "content-type": name.endsWith(".wasm") ? "application/wasm" : "text/plain" };
+    return new Response(whole.stream().pipeThrough(new DecompressionStream("gzip")), { headers });
   }
   // each of the three asks for its own files by name
   self.fetch = (asked, ...how) => {
@@ -40,11 +25,10 @@ async function loaded() {
     return sizes[`${name}.packed`] ? unpacked(name) : network(asked, ...how);
   };
   const text = name => unpacked(name).then(answer => answer.text());
-  const script = async name => import(URL.createObjectURL(new Blob([await text(name)], { type: "text/javascript" })));
   const [python, clang, binaryen, kit, flags] = await Promise.race([lost, Promise.all([
     import(new URL("pyodide.mjs", base)).then(({ loadPyodide }) => loadPyodide({ indexURL: base.href })),
     import(new URL("bundle.js", base)).then(async made => (await made.runLLVM(null, {}, { fetchProgress() {} }), made)),
-    script("index.js").then(made => made.default),
+    text("index.js").then(code => import(URL.createObjectURL(new Blob([code], { type: "text/javascript" })))).then(made => made.default),
     text("kit.json").then(JSON.parse), text("flags.json").then(JSON.parse)])]);
   python.unpackArchive(await (await unpacked("engine.zip")).arrayBuffer(), "zip");
   const passes = python.pyimport("laptop_cuda.page.edited");
@@ -52,29 +36,19 @@ async function loaded() {
   return { python, passes, clang, binaryen, flags, kit, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
 }
 
-function put(files, path, text) {
-  const homes = path.split("/").filter(Boolean), name = homes.pop();
-  homes.reduce((place, home) => place[home] ??= {}, files)[name] = text;
-}
-
 // One program of clang's: the file that it makes, or else its text, and what it printed. To a file it writes each word of a
 // text by itself, which takes longer than to compile.
 async function ran({ clang }, words, files, output) {
   const reader = new TextDecoder(), said = { stdout: "", stderr: "" };
   const note = where => bytes => { said[where] += bytes ? reader.decode(bytes, { stream: true }) : ""; };
-  try {
-    const made = await clang.runLLVM(words, files, { stdout: note("stdout"), stderr: note("stderr"), fetchProgress() {} });
-    return { made: output ? made[output] : said.stdout, printed: said.stderr, failed: false };
-  } catch (error) {
-    if (!(error instanceof clang.Exit)) throw error;
-    return { printed: said.stderr, failed: true };
-  }
+  const how = { stdout: note("stdout"), stderr: note("stderr"), fetchProgress() {} };
+  const made = await clang.runLLVM(words, files, how).catch(error => { if (!(error instanceof clang.Exit)) throw error; });
+  return { made: made && (output ? made[output] : said.stdout), printed: said.stderr, failed: !made };
 }
 
 function asyncified({ binaryen: b, kit }, wasm) {
-  const module = b.readBinary(wasm), has = b.Features;
-  module.setFeatures(has.MutableGlobals | has.NontrappingFPToInt | has.SignExt | has.BulkMemory | has.BulkMemoryOpt |
-    has.CallIndirectOverlong | has.ReferenceTypes | has.Multivalue | has.SIMD128);
+  const module = b.readBinary(wasm);
+  module.setFeatures(b.Features.All);
   const settings = { ...kit.asyncify, "asyncify-removelist": kit.never.filter(name => module.getFunction(name)).join("\n") };
   for (const [name, value] of Object.entries(settings)) b.setPassArgument(name, value);
   b.setOptimizeLevel(0);                   // four times as fast, and the module is a third larger
@@ -85,28 +59,22 @@ function asyncified({ binaryen: b, kit }, wasm) {
 }
 
 async function built(parts, job) {
-  const { passes, flags, tree } = parts, names = JSON.stringify(job.files), took = {};
-  let clock = performance.now();
-  const lap = name => { took[name] = Math.round(performance.now() - clock), clock = performance.now(); };
+  const { passes, flags, tree } = parts, names = JSON.stringify(job.files);
   const { text, copies, ...told } = JSON.parse(passes.prepared(JSON.stringify(job)));
-  lap("text passes");
   if (told.error) return told;
   const files = { ...tree, "k.cpp": text.split(TABLE)[0] };
-  Object.entries(copies).forEach(copy => put(files, ...copy));
+  for (const [path, text] of Object.entries(copies)) {
+    const homes = path.split("/").filter(Boolean), name = homes.pop();
+    homes.reduce((place, home) => place[home] ??= {}, files)[name] = text;
+  }
   const first = await ran(parts, flags.traced, files);
-  lap("clang");
-  const against = passes.refusal(first.failed, first.printed, job.text, job.name, names);
+  const refusal = step => passes.refusal(step.failed, step.printed, job.text, job.name, names), against = refusal(first);
   if (against) return { error: against, kind: "compile" };
-  const hooked = passes.with_hooks(first.made, names);
-  lap("hooks");
-  const second = await ran(parts, flags.object, { "k.ll": hooked }, "k.o");
-  lap("code");
-  const linked = second.failed ? second : await ran(parts, flags[told.packs ? "link packs" : "link"], { ...tree, "k.o": second.made }, "k.wasm");
-  lap("link");
-  if (linked.failed) return { error: passes.refusal(true, linked.printed, job.text, job.name, names), kind: "compile" };
-  const module = await WebAssembly.compile(asyncified(parts, linked.made));
-  lap("Asyncify");
-  return { module, ...told, took };
+  const hooked = passes.with_hooks(first.made, names), second = await ran(parts, flags.object, { "k.ll": hooked }, "k.o");
+  const link = flags[told.packs ? "link packs" : "link"], objects = { ...tree, "k.o": second.made };
+  const linked = second.failed ? second : await ran(parts, link, objects, "k.wasm");
+  if (linked.failed) return { error: refusal(linked), kind: "compile" };
+  return { module: await WebAssembly.compile(asyncified(parts, linked.made)), ...told };
 }
 
 let ready = null;
@@ -122,7 +90,7 @@ onmessage = async ({ data: job }) => {
     postMessage({ value: parts.python.pyimport(room)[name](...args) });
   } catch (error) {
     const words = String(error?.message ?? error);
-    postMessage({ crash: words === "unreachable" ? "it ran out of memory" : /call stack/.test(words) ? "the text is nested too deeply"
-      : words });
+    const known = words === "unreachable" ? "it ran out of memory" : /call stack/.test(words) ? "the text is nested too deeply" : words;
+    postMessage({ crash: known });
   }
 };

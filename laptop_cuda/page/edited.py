@@ -24,20 +24,21 @@ PACKS = re.compile(r"#include <(cuda[./]|laptop_asynchronous|cooperative_groups/
 
 def prepared(asked: str) -> str:
     """The C++ of an edited source, and the number of the kernel's entry; or what is wrong with it. JSON both ways:
-    {text, name, kernel, beside: {path: text}, define, given: the chapter's text}."""
+    {text, name, kernel, define, lines: of the chapter's text and of the files beside it, places: where those are}."""
     job = json.loads(asked)
     name, (kernel, instance) = job["name"], split_instance(job["kernel"])
     folder = Path(tempfile.mkdtemp())
-    for path, text in job["beside"].items():
+    given, *beside = ("\n".join(lines) for lines in job["lines"])
+    for path, text in zip(job["places"], beside):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     try:
         files = files_of(job["text"], folder)
         files[0].defines = tuple(job["define"])
-        found, given = ([k for file in some for k in kernels(file)]
-                        for some in (files, files_of(job["given"], folder)))
+        known = [k for file in files_of(given, folder) for k in kernels(file)]
+        found = [k for file in files for k in kernels(file)]
         named = lambda some: next((k for k in some if kernel in (k.name, k.function.name)), None)
-        mine, before = named(found), named(given)
+        mine, before = named(found), named(known)
         if told := _no_launch(mine, before, kernel):
             return json.dumps({"error": told, "kind": "launch" if mine else "not defined"})
         wanted = [(mine, instance)] if mine.template else [(k, "") for k in found if not k.template]

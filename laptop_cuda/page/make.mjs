@@ -8,21 +8,16 @@ console.log = line => lines.push(line);
 const { runClang } = await import(pathToFileURL(`${clang}/bundle.js`));
 const { files, jobs, asyncify } = JSON.parse(fs.readFileSync(0, "utf8"));
 for (const [words, output] of jobs) {
-  const at = `${made}/${output}`;
   let said = "";
   const note = bytes => { said += bytes ? new TextDecoder().decode(bytes) : ""; };
-  if (!fs.existsSync(at)) {                 // else begun before, and interrupted
-    const tree = await runClang(words, files, { stdout: note, stderr: note, fetchProgress() {} })
-      .catch(error => { throw new Error(`${words.join(" ")}\n${said || error}`); });
-    fs.writeFileSync(`${at}.new`, tree[output] ?? said);
-    fs.renameSync(`${at}.new`, at);
-  }
-  if (output.endsWith(".o")) files[output] = new Uint8Array(fs.readFileSync(at));
+  const tree = await runClang(words, files, { stdout: note, stderr: note, fetchProgress() {} })
+    .catch(error => { throw new Error(`${words.join(" ")}\n${said || error}`); });
+  fs.writeFileSync(`${made}/${output}`, files[output] = tree[output] ?? said);
 }
 
 const b = (await import(pathToFileURL(`${binaryen}/index.js`))).default;
 function waiting(direct) {
-  const module = b.readBinary(new Uint8Array(fs.readFileSync(`${made}/whole.wasm`)));
+  const module = b.readBinary(files["whole.wasm"]);
   const settings = { ...asyncify, "asyncify-verbose": "1", "asyncify-ignore-indirect": direct ? "1" : null };
   for (const [name, value] of Object.entries(settings)) b.setPassArgument(name, value);
   lines.length = 0;

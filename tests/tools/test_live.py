@@ -45,7 +45,8 @@ def test_the_pages_python_writes_the_laptops_text_without_torch_and_ctypes(tmp_p
     zipfile.ZipFile(BytesIO(live.packed())).extractall(tmp_path / "page")
 
     def prepared(text: str) -> dict:
-        job = {"text": text, "given": TEXT, "name": "tile.cu", "kernel": "tile<32>", "beside": {"rows.cuh": BESIDE}, "define": []}
+        job = {"text": text, "lines": [TEXT.split("\n"), BESIDE.split("\n")], "places": ["rows.cuh"], "name": "tile.cu",
+               "kernel": "tile<32>", "define": []}
         ran = subprocess.run([sys.executable, "-c", ALONE], input=json.dumps(job), capture_output=True, text=True,
                              cwd=tmp_path / "page", env={"LAPTOP_CUDA_CACHE": str(tmp_path / "cache")})
         assert ran.returncode == 0, ran.stderr
@@ -121,16 +122,15 @@ def test_a_reader_edits_a_kernel_right_and_wrong(tab, site):  # noqa: F811
     def run(name: str, old: str, new: str, ends: str) -> dict:
         root = f"document.querySelector('course-cell[data-kernel=\\'start_here/{name}\\']')"
         area, result = f"{root}.querySelector('textarea')", f"{root}.querySelector('[data-result]')"
-        tab.wait(f"!!{root}?.querySelector('[data-act=edit]')", 30)
-        tab.js(f"{area} || {root}.querySelector('[data-act=edit]').click()")
         tab.wait(f"!!{area}", 30)
-        tab.js(f"{root}.querySelector('[data-act=reset]').click()")
+        tab.js(f"{root}.querySelector('details').open = true")
+        tab.wait(f"!!{area}.value", 30)
+        tab.js(f"{root}.querySelector('[name=reset]').click()")
         assert old in tab.js(f"{area}.value")
-        tab.js(f"{area}.value = {area}.value.replace({json.dumps(old)}, {json.dumps(new)}); {area}.dispatchEvent(new Event('input'))")
-        tab.js(f"{area}.dispatchEvent(new KeyboardEvent('keydown', {{key: 'Enter', ctrlKey: true}}))")
+        tab.js(f"{area}.value = {area}.value.replace({json.dumps(old)}, {json.dumps(new)}); {root}.querySelector('[name=submit]').click()")
         tab.wait(f"['done', 'finding', 'error'].includes({result}.dataset.state)", 240)
         assert tab.js(f"{result}.dataset.state") == ends, tab.js(f"{result}.innerText")
-        return {"text": tab.js(f"{result}.innerText"), "counts": json.loads(tab.js(f"{result}.dataset.counts") or "null")}
+        return {"text": tab.js(f"{result}.innerText"), "counts": json.loads(tab.js(f"{result}.dataset.answer") or "null")}
 
     laptop = {one["name"].partition("/")[2]: one["laptop"].get("counts") for one in running.built(chapters()[0])[0]["launches"]}
     for name in ("add", "matmul", "warp_sum"):         # one with barriers, and one whose lanes meet
@@ -146,7 +146,7 @@ def test_a_reader_edits_a_kernel_right_and_wrong(tab, site):  # noqa: F811
     assert (copied["copies_in"], copied["copies_in_bytes"]) == (4, 512), "an asynchronous kernel, and its pack"
     assert "race" in run("add", given, COPYING.replace("while", "if (i < 0) while"), "finding")["text"]
     cell = "document.querySelector('course-cell[data-kernel=\\'start_here/add\\']')"
-    tab.js(f"{cell}.querySelector('[data-act=play]').click()")
+    tab.js(f"{cell}.querySelector('[name=play]').click()")
     tab.wait(f"!!{cell}.querySelector('.lc-problem')", 60)
     assert "access 1: warp 0" in tab.js(f"{cell}.querySelector('.lc-root').innerText")
 
@@ -158,13 +158,13 @@ HOSTILE = tomllib.loads(Path(__file__).with_name("hostile_kernels.toml").read_te
 def test_what_a_page_is_given_to_break_it_ends_and_the_page_lives_on(tab, site):  # noqa: F811
     tab.call("Page.navigate", url=site)
     cell = "document.querySelector('course-cell[data-kernel=\\'start_here/add\\']')"
-    tab.wait(f"!!{cell}?.querySelector('[data-act=edit]')", 30)
-    tab.js(f"{cell}.querySelector('[data-act=edit]').click()")
-    tab.wait(f"!!{cell}.querySelector('textarea')", 30)
+    tab.wait(f"!!{cell}?.querySelector('textarea')", 30)
+    tab.js(f"{cell}.querySelector('summary').click()")
+    tab.wait(f"!!{cell}.querySelector('textarea').value", 30)
 
     def told(text: str) -> str:
-        tab.js(f"{cell}.querySelector('textarea').value = {json.dumps(text)}; {cell}.querySelector('[data-act=run]').click()")
-        tab.wait(f"!{cell}.querySelector('[data-act=run]').disabled", 400)
+        tab.js(f"{cell}.querySelector('textarea').value = {json.dumps(text)}; {cell}.querySelector('[name=submit]').click()")
+        tab.wait(f"!{cell}.querySelector('[name=submit]').disabled", 400)
         return tab.js(f"{cell}.querySelector('[data-result]').innerText")
     other = {}
     for name, one in HOSTILE.items():
@@ -185,12 +185,12 @@ def test_a_reader_works_twelve_exercises_wrong_then_right(tab, site):  # noqa: F
 
     def opened(id: str):
         root = f"document.querySelector('[data-exercise=\\'{id}\\']')"
-        tab.wait(f"!!{root}?.querySelector('[data-act=edit]')", 30)
-        tab.js(f"{root}.querySelector('[data-act=edit]').click()")
+        tab.wait(f"!!{root}?.querySelector('summary')", 30)
+        tab.js(f"{root}.querySelector('summary').click()")
 
         def checked(text: str) -> tuple[str, str]:
-            tab.js(f"{root}.querySelector('textarea').value = {json.dumps(text)}; {root}.querySelector('[data-act=check]').click()")
-            tab.wait(f"!{root}.querySelector('[data-act=check]').disabled", 240)
+            tab.js(f"{root}.querySelector('textarea').value = {json.dumps(text)}; {root}.querySelector('[name=submit]').click()")
+            tab.wait(f"!{root}.querySelector('[name=submit]').disabled", 240)
             return tab.js(f"{root}.dataset.verdict"), tab.js(f"{root}.querySelector('[data-result]').innerText")
         return checked
     for id in WORKED:

@@ -111,19 +111,19 @@ def test_a_reader_runs_a_kernel_changes_a_size_and_reads_the_finding(tab, tmp_pa
     (tmp_path / "chapters" / "page.html").write_text("<script src=../_static/run.js></script>" + "".join(cells))
     tab.call("Page.navigate", url=(tmp_path / "chapters" / "page.html").as_uri())
     root, other = (f"document.querySelector('course-cell[data-kernel=\\'start_here/{name}\\']')" for name in ("add", "matmul"))
-    tab.wait(f"!!{root}?.querySelector('[data-act=run]')", 20)
-    run = f"{root}.querySelector('[data-act=run]').click()"
+    tab.wait(f"!!{root}?.querySelector('[name=submit]')", 20)
+    run = f"{root}.querySelector('[name=submit]').click()"
     tab.js(run.replace(root, other) + ";" + run)        # one behind the other, though both are asked at once
     for name, at in (("add", root), ("matmul", other)):
-        counts = json.loads(tab.wait(f"{at}.querySelector('[data-state=done]')?.dataset.counts", 30))
+        counts = json.loads(tab.wait(f"{at}.querySelector('[data-state=done]')?.dataset.answer", 30))
         assert counts == next(one["laptop"]["counts"] for one in found["launches"] if one["name"] == f"start_here/{name}")
     tab.js(f"{root}.querySelector('[name=value-n]').value = '1001'; {run}")
     said = tab.wait(f"{root}.querySelector('[data-state=finding]')?.innerText", 30)
     assert "add reads x[1000], of 1,000 elements" in said and "block 3, thread 232: reads" in said
-    tab.js(f"{root}.querySelector('[data-act=play]').click()")
+    tab.js(f"{root}.querySelector('[name=play]').click()")
     assert "load x[1000]" in tab.wait(f"{root}.querySelector('.lc-root [aria-live]')?.innerText", 30), "the refused access"
     tab.js(f"{root}.querySelector('[name=grid]').value = '-1'; {run}")
-    assert "one to three whole numbers" in tab.wait(f"{root}.querySelector('[data-state=error]')?.innerText", 30)
+    assert tab.js(f"{root}.querySelector('[name=grid]').matches(':invalid') && !!{root}.querySelector('[data-state=finding]')")
 
 
 FAULTY = """

@@ -26,10 +26,11 @@ for name in ("numpy", "ctypes", "_ctypes"):
 import base64, json
 import course_lib.exercises.on_page as work, laptop_cuda.page.edited as edited
 id, asked = sys.argv[1], json.load(sys.stdin)
-made = {"opened": json.loads(work.opened(id, base64.b64decode(asked["file"])))}
+file, made = base64.b64decode(asked["file"]), {}
 for text, came in zip(asked["texts"], asked.get("came", [None] * len(asked["texts"]))):
-    first = json.loads(work.screened(id, text))
+    first = json.loads(work.screened(id, text, file))
     if "job" in first:
+        made["opened"] = {"launches": first["launches"], "data": first["data"]}
         first = (json.loads(work.judged(id, text, json.dumps(came), base64.b64decode(came.get("data", "")))) if came
                  else json.loads(edited.prepared(json.dumps(first["job"]))))
     made.setdefault("texts", []).append(first)

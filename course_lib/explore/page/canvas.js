@@ -70,9 +70,7 @@ function answerOf(draw, state, data) {
   try {
     const [canvas, words] = draw(state, data);
     return {svg: canvas.svg(words), words, ranges: {}};
-  } catch (problem) {
-    return {problem: problem.said ?? `This page could not compute the picture: ${problem.message}`};
-  }
+  } catch (problem) { return {problem: problem.said ?? `This page could not compute the picture: ${problem.message}`}; }
 }
 
 const refused = said => Object.assign(new Error(said), {said});

@@ -12,8 +12,7 @@ function draw({a, b, width_a, width_b}) {
   const [m, w, f, root, overlap] = [means, widths, far ** 2, far, alike].map(x => fixed(x, 3));
   const canvas = new Canvas(700, 260), blue = outline(a, width_a), orange = outline(b, width_b);
   canvas.rect(...BOX, {fill: null});
-  for (const [fill, line] of [["0", blue], ["1", orange]])
-    canvas.curve(line, {fill, shade: 0.55, stroke: "ink", thick: 1});
+  for (const [fill, line] of [["0", blue], ["1", orange]]) canvas.curve(line, {fill, shade: 0.55, stroke: "ink", thick: 1});
   for (let angle = 0; angle < 360; angle += 45) {
     const n = Math.floor(angle / 10);
     canvas.arrow(...blue[n], ...orange[n], {stroke: "faint", thick: 0.8, head: 5});

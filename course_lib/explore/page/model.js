@@ -1,26 +1,9 @@
 // The language model of chapter 10 (course_lib/language_model), one character after another through caches of keys
 // and values: logits as PyTorch's within 1e-4, weights of every head. Sums are in double precision.
 
-// Base64 of float16, little-endian.
-function halves(text) {
-  const bytes = atob(text), out = new Float32Array(bytes.length / 2);
-  for (let n = 0; n < out.length; n++) {
-    const bits = bytes.charCodeAt(2 * n) | bytes.charCodeAt(2 * n + 1) << 8, power = bits >> 10 & 31, rest = bits & 1023;
-    out[n] = (bits >> 15 ? -1 : 1) * (power ? (1 + rest / 1024) * 2 ** (power - 15) : rest * 2 ** -24);
-  }
-  return out;
-}
-
 // A matrix, row by row, times x.
-function times(matrix, x) {
-  const n = x.length, y = new Float64Array(matrix.length / n);
-  for (let i = 0; i < y.length; i++) {
-    let sum = 0;
-    for (let j = 0; j < n; j++) sum += matrix[i * n + j] * x[j];
-    y[i] = sum;
-  }
-  return y;
-}
+const times = (matrix, x) => Float64Array.from({length: matrix.length / x.length}, (_, row) =>
+  x.reduce((sum, value, n) => sum + value * matrix[row * x.length + n], 0));
 
 function softmax(scores) {
   const most = Math.max(...scores), parts = scores.map(s => Math.exp(s - most)), total = parts.reduce((a, b) => a + b);
@@ -36,7 +19,7 @@ class Model {
   constructor({config, vocabulary, draws, shapes = [], values = ""}) {
     Object.assign(this, {config, vocabulary, draws, weights: {}});
     let at = 0;
-    const all = halves(values);
+    const all = Float32Array.from(new Uint16Array(Uint8Array.from(atob(values), c => c.charCodeAt(0)).buffer), float16);   // little-endian
     for (const [name, shape] of shapes) this.weights[name] = all.subarray(at, at += shape.reduce((a, b) => a * b));
     if (!at || at !== all.length) throw new Error("the file of the weights is not whole");
   }
@@ -49,13 +32,11 @@ class Model {
 
   // Pairs (2i, 2i + 1) of each head turned by the angle p * base^(-2i / head_dim).
   rotated(x, position) {
-    const wide = this.config.d_model / this.config.n_heads, out = new Float64Array(x.length);
-    for (let i = 0; i < x.length; i += 2) {
-      const angle = position * this.config.rope_base ** -(i % wide / wide), c = Math.cos(angle), s = Math.sin(angle);
-      out[i] = x[i] * c - x[i + 1] * s;
-      out[i + 1] = x[i] * s + x[i + 1] * c;
-    }
-    return out;
+    const wide = this.config.d_model / this.config.n_heads;
+    return x.map((value, n) => {
+      const angle = position * this.config.rope_base ** -((n - n % 2) % wide / wide), c = Math.cos(angle), s = Math.sin(angle);
+      return n % 2 ? x[n - 1] * s + value * c : value * c - x[n + 1] * s;
+    });
   }
 
   // One block's attention: adds the key and the value to its cache; [output, weights of each head on what it holds].
@@ -93,12 +74,10 @@ class Model {
   caches() { return Array.from({length: this.config.n_layers}, () => []); }
 }
 
-// A function that keeps what it found for its last arguments.
-const kept = (compute, found = new Map()) => (model, ...given) => {
+// A function that keeps what it found last.
+const kept = (compute, last = []) => (model, ...given) => {
   const key = JSON.stringify(given);
-  if (!found.has(key)) found.set(key, compute(model, ...given));
-  if (found.size > 16) found.delete(found.keys().next().value);
-  return found.get(key);
+  return (last = last[0] === key ? last : [key, compute(model, ...given)])[1];
 };
 
 const inLine = text => text.replaceAll("\n", "/");

@@ -13,16 +13,15 @@ const written = kept((model, text, temperature, rolling) => {
     const held = caches[0].map(entry => entry.position), {logits} = found.at(-1);
     const bytes = 8 * model.config.d_model * held.length * caches.length;
     reads = [...reads, ...found.map(({weights}) => ({held, weights, grown: (bytes - before) / fresh.length}))];
+    let sum = 0;
     before = bytes;
     const chances = softmax(logits.map(x => x / (temperature || 1)));
     steps.push({text, reads, bytes, logits, chances});
-    fresh = [temperature ? choose(chances, drawn) : best(logits, 1)[0][1]];
+    fresh = [temperature ? chances.findIndex(chance => (sum += chance) > drawn) : best(logits, 1)[0][1]];
     text += model.vocabulary[fresh[0]];
   }
   return steps;
 });
-
-const choose = (chances, drawn, sum = 0) => chances.findIndex(chance => (sum += chance) > drawn);
 
 function draw({text, new: count, layer, head, temperature, cache, view}, model) {
   if (!text) throw refused("prompt: type at least one character");
@@ -100,9 +99,8 @@ function drawMap(canvas, {text, reads}, layer, head, cell) {
 function drawNext(canvas, line, next, foot) {
   canvas.text(LEFT - 10, foot + 15, "next", {anchor: "end", fill: "faint"});
   canvas.text(LEFT - 10, foot + 33, "logit", {anchor: "end", fill: "faint"});
-  const full = line.length >= MOST;
   next.forEach(([character, logit, chance], n) => {
-    const x = LEFT + 72 * n, high = round(60 * chance, 1);
+    const x = LEFT + 72 * n, high = round(60 * chance, 1), full = line.length >= MOST;
     canvas.rect(x, foot - high, 56, high, {fill: "0"});
     canvas.text(x + 28, foot - high - 4, percent(chance), {size: 10, anchor: "middle"});
     canvas.rect(x, foot, 56, 22, {text: shown(character), size: 12, set: full ? null : {text: line + character, new: 0},

@@ -13,12 +13,12 @@ MODEL = ("looking", "small_model")      # these load the weights, when they are 
 
 
 def names() -> list[str]:
-    return sorted({p.stem for p in PAGE.glob("*.js")} - {"canvas", "model"})
+    return sorted({p.stem for p in PAGE.glob("*.js")} - {"canvas", "float16", "model"})
 
 
 def module(name: str) -> str:
     """What one picture needs: `draw(state, data)`, `answerOf`, and `Model` where it is of the model."""
-    parts = ("canvas", *(["model"] if name in MODEL else []), name)
+    parts = ("canvas", *(["float16", "model"] if name in MODEL else []), name)
     return "\n".join((PAGE / f"{part}.js").read_text(encoding="utf-8") for part in parts)
 
 

@@ -13,11 +13,15 @@ from functools import cache
 from pathlib import Path
 
 import nbformat
+import numpy as np
 
 from course_lib.files import ROOT
 from course_lib.tools import notebooks
 from course_lib.tools.book import working
+from course_lib.tools.book.drawn import PAGE
 from laptop_cuda import page, replay
+from laptop_cuda.asynchronous.errors import TEXTS
+from laptop_cuda.errors.facts import VERBS, WORDS
 from laptop_cuda.page import live as page_compiler
 from laptop_cuda.pictures import front as pictures
 from laptop_cuda.machine import Machine
@@ -33,6 +37,13 @@ LARGEST = 3e6                # bytes of a chapter's script
 COMPILER = "compiler"        # the folder of a book's compiler
 # Where the page's clang counts otherwise than g++, which reads b again in a = b = c.
 APART = {"add_norm": "g++ and clang count its chained assignment differently"}
+ROWS = ("global loads", "global stores", "shared loads", "shared stores", "global atomics", "shared atomics", "barriers", "", "",
+        "copies in", "copies out", "tensor cores")       # of a result's table, by the engine's number of an operation
+# What a field holds, and what it says of anything else.
+SIZES = r"\d{1,9}([ ,x]+\d{1,9}){0,2}", "one to three whole numbers, as in 4 or 4, 2"
+NUMBERS = {"int32": (r"-?\d{1,10}", "a whole number"), "uint32": (r"\d{1,10}", "a whole number, not below 0"),
+           "float32": (r"-?(\d+\.?\d*|\.\d+)(e[+\-]?\d+)?", "a number")}
+INPUTS = {"given": "of the chapter", "counted": "0, 1, 2, ...", "random": "random"}
 START = "from laptop_cuda.page import record; record.start({!r})"
 
 
@@ -63,18 +74,14 @@ def recorded(path: Path) -> dict:
 def built(path: Path) -> tuple[dict, bytes]:
     """The launches that a page makes, and the module of their kernels."""
     try:
-        return _built(path)
+        found, word = recorded(path), path.stem.partition("_")[2]
+        used = sorted({one["source"] for one in found["launches"]})
+        sources = [found["sources"][n] for n in used]
+        texts = [page.Source(s["text"], tuple(s["files"]), (f"-std={s['std']}",)) for s in sources]
+        module = page.module(texts) if texts else b""
     except (page.NoWasm, notebooks.CellFailed) as why:
         print(f"book: no kernel of {path.stem} runs on its page: {why}", file=sys.stderr)
         return {"launches": [], "left": [], "sources": [], "data": b""}, b""
-
-
-def _built(path: Path) -> tuple[dict, bytes]:
-    found, word = recorded(path), path.stem.partition("_")[2]
-    used = sorted({one["source"] for one in found["launches"]})
-    sources = [found["sources"][n] for n in used]
-    texts = [page.Source(s["text"], tuple(s["files"]), (f"-std={s['std']}",)) for s in sources]
-    module = page.module(texts) if texts else b""
     counted: dict[str, int] = {}
     for one in found["launches"]:
         name = re.sub(r"\W+", "-", one["kernel"]).strip("-")
@@ -90,9 +97,7 @@ def after(path: Path, cell) -> list[str]:
         return []
     found, _ = built(path)
     mine = [one for one in found["launches"] if one["cell"] == cell["id"]]
-    made = [f'<course-cell data-kernel="{html.escape(one["name"])}" data-page="{path.stem}" '
-            f'data-launch="{html.escape(json.dumps(_shown(one)), quote=True)}">{working.NO_SCRIPT} <code>{command(path)}</code>'
-            "</course-cell>" for one in mine]
+    made = [working.place({"kernel": one["name"], "page": path.stem}, _form(one), command(path)) for one in mine]
     made += [f'<p class="cannot-run" data-cannot="{html.escape(one["reason"], quote=True)}">{html.escape(one["kernel"])} '
              f'does not run on this page: {html.escape(one["reason"])}. In JupyterLab it does: <code>{command(path)}</code></p>'
              for one in found["left"] if one["cell"] == cell["id"]]
@@ -104,11 +109,24 @@ def command(path: Path) -> str:
     return f"make lab ARGS={int(path.name[:2])}"
 
 
-def _shown(launch: dict) -> dict:
-    """What a reader may change, before the chapter's script is loaded."""
-    values = [[a["name"], a["dtype"], a["value"]] for a in launch["args"]
-              if a.get("lanes") == 1 and a["dtype"] in ("int32", "uint32", "float32")]
-    return {"kernel": launch["kernel"], "grid": launch["grid"], "block": launch["block"], "values": values}
+def _form(launch: dict) -> str:
+    """What a reader may change, before the chapter's script is loaded; the browser holds it to the patterns."""
+    shown = lambda n: ", ".join(map(str, n[:3 if n[2] > 1 else 2 if n[1] > 1 else 1]))
+    fields = [_field(name, name, shown(launch[name]), 9, *SIZES) for name in ("grid", "block")]
+    for a in launch["args"]:
+        if a.get("lanes") == 1 and a["dtype"] in NUMBERS:
+            value = str(np.frombuffer(bytes(a["value"][:4]), a["dtype"])[0]).removesuffix(".0")
+            fields.append(_field(a["name"], f"value-{a['name']}", value, 6, *NUMBERS[a["dtype"]]))
+    inputs = "".join(f'<option value="{value}">{words}</option>' for value, words in INPUTS.items())
+    kernel = html.escape(launch["kernel"])
+    return "".join([working.button("submit", f"Run <code>{kernel}</code>", "submit"), working.button("stop", "Stop", more=" hidden"),
+                    *fields, f'<label>inputs <select name="inputs">{inputs}</select></label>',
+                    working.editor("Edit the kernel", f"Source of {launch['kernel']}").replace("<details", "<details hidden")])
+
+
+def _field(label: str, name: str, value: str, size: int, pattern: str, title: str) -> str:
+    return (f'<label>{label} <input name="{name}" value="{value}" size="{size}" pattern="{pattern}" title="{title}" required '
+            'autocomplete="off" spellcheck="false"></label>')
 
 
 def script(path: Path, live: bool = False) -> str:
@@ -121,10 +139,8 @@ def script(path: Path, live: bool = False) -> str:
     launches = {one["name"]: {k: v for k, v in one.items() if k not in ("cell", "name")}
                 | {"laptop": one["laptop"].get("error")} for one in found["launches"]}
     head = json.dumps({"sources": texts, "launches": launches}, ensure_ascii=False).encode()
-    head += b" " * (-len(head) % 16)
-    packed = gzip.compress(b"".join([len(head).to_bytes(16, "little"), head, len(found["data"]).to_bytes(16, "little"),
-                                     found["data"], module]), mtime=0)
-    return f'(window.courseRuns ??= {{}})[{json.dumps(path.stem)}] = "{base64.b64encode(packed).decode()}";\n'
+    packed = [base64.b64encode(gzip.compress(part, mtime=0)).decode() for part in (head, found["data"], module)]
+    return f"(window.courseRuns ??= {{}})[{json.dumps(path.stem)}] = {json.dumps(packed)};\n"
 
 
 def write(static: Path, chapters: list[Path], live: bool = False) -> str:
@@ -154,8 +170,10 @@ def write(static: Path, chapters: list[Path], live: bool = False) -> str:
 
 def front(live: bool = False) -> str:
     """run.js with the text that its worker runs; edit.js where a page has a compiler."""
-    parts = [ASSETS / part for part in ("run.js", "play.js", *(("edit.js", "work.js") if live else ()))]
+    parts = [pictures.BROWSER / "kit.js", PAGE / "float16.js", *(ASSETS / part for part in ("run.js", "play.js", *(("edit.js", "work.js") if live else ())))]
     worker, *texts = (path.read_text(encoding="utf-8") for path in (page.LAUNCH, *parts))
     known = {"most": replay.EVENTS, "blocks": replay.BLOCKS, "columns": replay.Rows.STEP_COLUMNS, "guess": GUESS,
-             "machine": {name: getattr(Machine(), name) for name in replay.MACHINE}}
+             "machine": {name: getattr(Machine(), name) for name in replay.MACHINE}, "rows": ROWS, "verbs": VERBS,
+             "words": {kind: {reason: what for reason, (what, _) in of.items()} for kind, of in [*WORDS.items(), ("", TEXTS)]
+                       if kind != "causes of a race"}}
     return "\n".join([f"(() => {{\nwindow.courseLaunch = {json.dumps(worker)};\nconst ENGINE = {json.dumps(known)};", *texts, "})();\n"])

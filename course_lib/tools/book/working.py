@@ -49,9 +49,31 @@ def after(cell) -> list[str]:
     exercise = exercise_in(cell)
     if exercise is None or not judges(exercise):
         return []
-    told = html.escape(json.dumps({"title": exercise.title, "stub": exercise.cell(exercise.stub)}), quote=True)
-    return [f'<course-cell data-exercise="{exercise.id}" data-verdict="not attempted" data-work="{told}">'
-            f"{NO_SCRIPT} <code>make lab ARGS={int(exercise.id.split('.')[0])}</code></course-cell>"]
+    known = {"exercise": exercise.id, "verdict": "not attempted"}
+    form = (editor(f"Work on {exercise.id} here", f"Exercise {exercise.id}: {exercise.title}", exercise.cell(exercise.stub),
+                   button("submit", f"Check exercise {exercise.id}", "submit")) + button("stop", "Stop", more=" hidden") +
+            '<span class="run-mark"></span><a class="run-mark" download="marks.json" '
+            'title="All marks of this browser, for the notebooks: progress(marks_of=\'marks.json\')">Save marks</a>')
+    return [place(known, form, f"make lab ARGS={int(exercise.id.split('.')[0])}")]
+
+
+def place(known: dict[str, str], form: str, command: str) -> str:
+    """Where something runs on a page: its form, what is told below it, and what is read where no script of the page runs."""
+    data = " ".join(f'data-{name}="{html.escape(text)}"' for name, text in known.items())
+    return (f'<course-cell {data}>\n<template><form class="run-bar">{form}</form><div class="run-result" data-result data-state="idle">'
+            f'<p class="run-told" aria-live="polite"></p></div></template>{NO_SCRIPT} <code>{command}</code></course-cell>')
+
+
+def button(name: str, words: str, type: str = "button", more: str = "") -> str:
+    return f'<button type="{type}" name="{name}"{more}>{words}</button>'
+
+
+def editor(opens: str, label: str, text: str = "", *buttons: str) -> str:
+    """A text that can be opened, and given back as it was; beside it are the numbers of its lines."""
+    text = html.escape(text).replace("\n", "&#10;")
+    return (f'<details><summary>{opens}</summary><div class="run-editor" tabindex="-1"><pre aria-hidden="true"></pre><textarea name="text" '
+            f'aria-label="{html.escape(label)}" spellcheck="false" wrap="off">{text}</textarea></div>'
+            f'{"".join(buttons)} {button("reset", "As it was", "reset")}</details>')
 
 
 def elsewhere(cell, command: str) -> list[str]:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "page.h"
 #include "runtime.h"
@@ -23,16 +24,13 @@ static uint64_t recorded = 0;    // accesses, at most
 
 EXPORT("alloc") void* page_alloc(size_t bytes) { return calloc(std::max<size_t>(bytes, 1), 1); }
 
-EXPORT("begin") void page_begin(uint32_t source, uint32_t entry, const char* kernel) {
+// `of`: grid, block, cluster and its limit, shared bytes and their limit, threads and steps at most
+EXPORT("begin") void page_begin(uint32_t source, uint32_t entry, const char* kernel, const uint32_t* of) {
     page_source = laptop_sources[source];
-    launch.entry = page_source->entries[entry];
-    launch.kernel = kernel;
-    launch.mode = LAPTOP_PROFILE | LAPTOP_SANITIZE;
-}
-EXPORT("size") void page_size(uint32_t axis, uint32_t n) { (axis < 3 ? launch.grid : launch.block)[axis % 3] = n; }
-EXPORT("limits") void page_limits(uint32_t shared, uint32_t shared_limit, uint32_t max_threads, uint32_t steps) {
-    launch.shared_bytes = shared, launch.shared_limit = shared_limit;
-    launch.max_threads = (int32_t)max_threads, launch.step_limit = steps;
+    launch.entry = page_source->entries[entry], launch.kernel = kernel, launch.mode = LAPTOP_PROFILE | LAPTOP_SANITIZE;
+    for (int i = 0; i < 3; ++i) launch.grid[i] = of[i], launch.block[i] = of[3 + i], launch.cluster[i] = of[6 + i];
+    launch.cluster_limit = of[9], launch.shared_bytes = of[10], launch.shared_limit = of[11];
+    launch.max_threads = (int32_t)of[12], launch.step_limit = of[13];
 }
 EXPORT("storage") void page_storage(void* data, uint32_t bytes, uint8_t* initialised) {
     storages.push_back({data, bytes, initialised});
@@ -102,8 +100,15 @@ static std::string party(const laptop_party& p, uint32_t line) {
 static std::string error(const laptop_result& r, const laptop_error& e) {
     Fields found = {{"kind", quoted(e.kind)}, {"reason", quoted(e.reason)}, {"detail", quoted(e.detail)},
                     {"offset", n(e.offset)}, {"size", n(e.size)}, {"owner", n(e.owner)}, {"has", n(e.has_thread)}};
-    if (e.has_thread) found.push_back({"who", party(e.who, e.file ? e.line : 0)});
-    if (e.has_other) found.push_back({"other", party(e.other, 0)});
+    std::set<uint32_t> blocks;                   // that it speaks of
+    std::vector<std::string> numbers;
+    for (auto [name, p, has] : {std::tuple("who", &e.who, e.has_thread), {"other", &e.other, e.has_other}}) {
+        if (!has) continue;
+        blocks.insert(number(p->block, run->launch->grid));
+        found.push_back({name, party(*p, p == &e.who && e.file ? e.line : 0)});
+    }
+    for (uint32_t block : blocks) numbers.push_back(n(block));
+    found.push_back({"blocks", list(numbers)});
     if (e.memory < 0) return object(found);
     const laptop_memory& m = r.memories[e.memory];
     for (auto [name, value] : {std::pair("array", quoted(m.name)), {"space", n(m.space)}, {"itemsize", n(m.itemsize)},
@@ -121,10 +126,6 @@ EXPORT("record") void page_record(uint32_t* blocks, int32_t n, uint32_t most, bo
 EXPORT("address") void page_address(int32_t argument, uint32_t at, uint32_t bytes, int32_t array, uint32_t offset) {
     addresses.push_back({argument, at, bytes, array, offset});
 }
-EXPORT("cluster") void page_cluster(uint32_t x, uint32_t y, uint32_t z, uint32_t limit) {
-    launch.cluster[0] = x, launch.cluster[1] = y, launch.cluster[2] = z, launch.cluster_limit = limit;
-}
-
 EXPORT("run") const char* page_run(int32_t n_args) {         // arrays behind them are reached through addresses
     launch.args = values.data(), launch.n_args = n_args;
     launch.addresses = addresses.data(), launch.n_addresses = (int32_t)addresses.size();

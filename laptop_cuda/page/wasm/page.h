@@ -19,6 +19,7 @@ struct PageSource {
 extern "C" const PageSource* const laptop_sources[];
 extern const PageSource* page_source;    // of the launch
 inline uint32_t place_of(uint32_t pc) { return pc < page_source->n_lines ? page_source->lines[pc] : 0; }
+inline uint32_t number(const uint32_t (&at)[3], const uint32_t (&size)[3]) { return at[0] + size[0] * (at[1] + size[1] * at[2]); }
 
 // JSON
 using Fields = std::vector<std::pair<const char*, std::string>>;

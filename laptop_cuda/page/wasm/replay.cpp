@@ -11,10 +11,6 @@ namespace laptop {
 using Step = laptop_warp_step;
 using Event = laptop_event;
 
-static uint32_t number(const uint32_t (&at)[3], const uint32_t (&size)[3]) {
-    return at[0] + size[0] * (at[1] + size[1] * at[2]);
-}
-
 std::string n(int64_t number) { return std::to_string(number); }
 std::string quoted(const char* text) {
     std::string made = "\"";

@@ -2,11 +2,8 @@
 const folder = new URL("explorables/", document.currentScript.src);
 let model = null;
 
-const opened = made => new Promise((done, fail) => document.head.append(element("script", {
-  src: new URL("model.js", folder),
-  onload: () => { try { done(made.open(window.courseWeights ?? {})); } catch (problem) { fail(problem); } },
-  onerror: () => fail(new Error("the file model.js is missing, or the connection ended")),
-})));
+const weights = () => new Promise((done, fail) => document.head.append(element("script", {src: new URL("model.js", folder),
+  onload: done, onerror: () => fail(new Error("the file model.js is missing, or the connection ended"))})));
 
 function offer(root, made, start) {
   const said = element("span", {role: "status"});
@@ -14,10 +11,10 @@ function offer(root, made, start) {
     button.disabled = true;
     said.textContent = " Loading the model.";
     try {
-      mountHere(root, made, start, await (model ??= opened(made)));
+      if (!model) await weights();
+      mountHere(root, made, start, model ??= made.open(window.courseWeights ?? {}));
       root.querySelector("input").focus();
     } catch (problem) {
-      model = null;
       button.disabled = false;
       said.textContent = ` The model did not open: ${problem.message}. In JupyterLab the picture moves.`;
     }
@@ -25,11 +22,8 @@ function offer(root, made, start) {
   root.querySelector(".needs-a-kernel").replaceChildren(button, said);
 }
 
-addEventListener("DOMContentLoaded", () => {
-  for (const root of document.querySelectorAll(".explorable")) {
-    const made = window.courseExplorables?.[root.dataset.name];
-    try {
-      if (made) (made.open ? offer : mountHere)(root, made, JSON.parse(root.dataset.start));
-    } catch (problem) { console.error(problem); }       // its still remains, with the sentence below it
-  }
-});
+// One that fails leaves its still, with the sentence below it, and the others alone.
+addEventListener("DOMContentLoaded", () => document.querySelectorAll(".explorable").forEach(root => setTimeout(() => {
+  const made = window.courseExplorables?.[root.dataset.name];
+  if (made) (made.open ? offer : mountHere)(root, made, JSON.parse(root.dataset.start));
+})));

@@ -2,26 +2,15 @@
 // ENGINE has what the laptop's replay says of itself (running.py).
 const TYPED = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, float64: Float64Array, int64: BigInt64Array,
   uint64: BigUint64Array, int16: Int16Array, uint16: Uint16Array, int8: Int8Array, uint8: Uint8Array, bool: Uint8Array };
-
 const PLAYER = new URL("player.js", document.currentScript.src);
 
 // What is to be recorded: of a finding the blocks that it speaks of.
-function asked({ grid }, error) {
-  const count = grid[0] * grid[1] * grid[2];
-  const known = [error?.has && error.who, error?.other].filter(Boolean).map(({ block: [x, y, z] }) => x + grid[0] * (y + grid[1] * z));
-  const blocks = known.length ? [...new Set(known)].sort((a, b) => a - b) : [...Array(Math.min(ENGINE.blocks, count)).keys()];
-  return { blocks, most: ENGINE.most, fails: Boolean(error) };
-}
+const asked = ({ grid }, error) => ({ most: ENGINE.most, fails: Boolean(error), blocks: error?.blocks.length ? error.blocks
+  : [...Array(Math.min(ENGINE.blocks, grid[0] * grid[1] * grid[2])).keys()] });
 
-function numbers({ dtype, after }) {
-  if (TYPED[dtype]) return [...new TYPED[dtype](after.buffer)];
-  if (dtype === "bfloat16") return [...new Uint16Array(after.buffer)].map(h => new Float32Array(new Uint32Array([h << 16]).buffer)[0]);
-  if (dtype !== "float16") return [];
-  return [...new Uint16Array(after.buffer)].map(h => {
-    const exponent = h >> 10 & 31, part = h & 1023, sign = h >> 15 ? -1 : 1;
-    return sign * (exponent === 31 ? part ? NaN : Infinity : exponent ? 2 ** (exponent - 25) * (1024 + part) : 2 ** -24 * part);
-  });
-}
+const HALVES = { float16, bfloat16: bits => new Float32Array(Uint32Array.of(bits << 16).buffer)[0] };
+const numbers = ({ dtype, after: { buffer } }) => TYPED[dtype] ? [...new TYPED[dtype](buffer)]
+  : HALVES[dtype] ? Array.from(new Uint16Array(buffer), HALVES[dtype]) : [];
 
 // As many digits as tell a number, or the word for what is none.
 const short = n => Number.isFinite(n) ? +n.toPrecision(6) : { NaN: "nan", Infinity: "inf" }[n] ?? "-inf";
@@ -51,19 +40,19 @@ function packed({ replay, error }, launch, source, message) {
     error: error ? { kind: error.kind, message, accesses } : null };
 }
 
-const player = once(() => script(PLAYER, () => window.coursePlayer, "The file player.js came incomplete.", "The file player.js is missing."));
+const played = once(() => script(PLAYER, () => window.coursePlayer, "The file player.js is missing, or not whole."));
 
 // A button that plays what `again(record)` answers below it.
 function stepper(launch, error, again, source, message) {
-  const root = make("div"), words = make("span", { role: "status" }), start = button("play", "Step through");
-  start.onclick = async () => {
+  const root = element("div"), words = element("span", { role: "status" });
+  const start = element("button", { type: "button", name: "play", onclick: async () => {
     start.disabled = true, words.textContent = " Recording ...";
     try {
-      const made = { ...launch, record: asked(launch, error) }, play = await player(), answer = await again(made);
+      const made = { ...launch, record: asked(launch, error) }, play = await played(), answer = await again(made);
       play(root, packed(answer, made, source, message));
       words.textContent = "", start.hidden = true, root.focus({ preventScroll: true });
     } catch (problem) { words.textContent = ` ${problem.message}`; }
     start.disabled = false;
-  };
-  return make("div", { className: "run-bar" }, start, words, root);
+  } }, "Step through");
+  return element("div", { class: "run-bar" }, start, words, root);
 }

@@ -1,22 +1,9 @@
 // A button below each launch that runs on the page: the chapter's module in a worker, its counts and findings drawn.
 // This file, play.js and, where a page has a compiler, edit.js and work.js are one function (running.py).
 const SECONDS = 20;              // then a launch is ended
-const ROWS = ["global loads", "global stores", "shared loads", "shared stores", "global atomics", "shared atomics",
-  "barriers", "", "", "copies in", "copies out", "tensor cores"];
-const VERBS = ["reads", "writes", "atomically updates", "waits at", "frees", "touches"];
 const chapters = {};             // by page: what loads {head, data, module} once
 const live = {};                 // of edit.js and work.js: an editor for a launch, a cell for an exercise
 
-const make = (tag, properties = {}, ...inside) => {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...inside);
-  return made;
-};
-const button = (act, words, properties = {}) => {
-  const made = make("button", { type: "button", ...properties }, ...[words].flat());
-  made.dataset.act = act;
-  return made;
-};
 const said = n => Number(n).toLocaleString("en-US");
 
 // The same promise for everybody; after a failure the next call tries again.
@@ -26,52 +13,36 @@ function once(load) {
 }
 
 // What a script of the book leaves behind.
-const script = (src, left, incomplete, missing) => new Promise((done, failed) => document.head.append(make("script", { src,
-  onload: () => left() ? done(left()) : failed(new Error(incomplete)), onerror: () => failed(new Error(missing)) })));
+const script = (src, left, missing) => new Promise((done, failed) => document.head.append(element("script", { src,
+  onload: () => left() ? done(left()) : failed(new Error(missing)), onerror: () => failed(new Error(missing)) })));
 
-function lacking() {
-  const names = [["WebAssembly", window.WebAssembly], ["workers", window.Worker],
-    ["unpacking (DecompressionStream)", window.DecompressionStream]].filter(([, has]) => !has).map(([name]) => name);
-  return names.length ? `This browser has no ${names.join(", no ")}, or it is switched off, so kernels do not run here. ` +
-    "In JupyterLab they do: make lab." : "";
-}
+const lacking = () => [["WebAssembly", window.WebAssembly], ["workers", window.Worker],
+  ["unpacking (DecompressionStream)", window.DecompressionStream]].filter(([, has]) => !has).map(([name]) => name).join(", no ");
 
-const chapter = page => (chapters[page] ??= once(async () => unpacked(window.courseRuns?.[page] ?? await script(
-  `../_static/page/${page}.js`, () => window.courseRuns?.[page], "The kernels of this chapter came incomplete. Try again.",
-  "The kernels of this chapter could not be loaded. Is the connection closed, or was the page copied without " +
-  `_static/page/${page}.js?`))))();
+const chapter = page => (chapters[page] ??= once(async () => {
+  const packed = await script(`../_static/page/${page}.js`, () => window.courseRuns?.[page], "The kernels of this chapter could " +
+    `not be loaded whole. Is the connection closed, or was the page copied without _static/page/${page}.js?`);
+  const [head, data, module] = await Promise.all(packed.map(unpacked));
+  return { ...JSON.parse(new TextDecoder().decode(head)), data: new Uint8Array(data), module: await WebAssembly.compile(module) };
+}))();
 
-async function unpacked(text) {
-  const packed = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  const part = at => {
-    const size = new DataView(bytes.buffer).getUint32(at, true);
-    return bytes.subarray(at + 16, at + 16 + size);
-  };
-  const head = part(0), data = part(16 + head.length);
-  const module = await WebAssembly.compile(bytes.subarray(32 + head.length + data.length));
-  return { ...JSON.parse(new TextDecoder().decode(head)), data, module };
-}
+const bytesOf = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+const unpacked = text => new Response(new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 
-// Questions to one worker, one after another; Stop, an error or a clock ends it. `listener` is given the ways to end its
-// question, and gives what hears the messages.
-function talker(start, broken) {
-  let worker = null, free = Promise.resolve();
-  const asked = (question, stop, listener) => new Promise(resolve => {
-    let clock;
-    const done = answer => { clearTimeout(clock); resolve(answer); };
-    const ended = (words, more) => {
-      worker?.terminate(), worker = null;
-      done(Promise.reject(Object.assign(new Error(words), more)));
-    };
+// Questions to one worker, one after another; Stop, an error or a clock ends it. `hear` gets a message, and the ways to end.
+function talker(start, what) {
+  let worker = null, free = Promise.resolve(), clock;
+  const asked = (question, stop, hear) => new Promise((done, failed) => {
+    const ended = (words, more) => { worker?.terminate(), worker = null, failed(Object.assign(new Error(words), more)); };
+    const within = (seconds, ...told) => { clock = setTimeout(ended, 1000 * seconds, ...told); };
     worker ??= start();
-    const hear = listener({ done, ended, within: (seconds, ...told) => { clock = setTimeout(ended, 1000 * seconds, ...told); } });
     stop.onclick = () => ended("Stopped.");
-    worker.onerror = event => ended(broken(event));
-    worker.onmessage = ({ data }) => hear(data);
+    worker.onerror = event => ended(`${what}: ${event.message ?? "a file of it is missing"}.`);
+    const ways = { done, failed, ended, within };
+    worker.onmessage = ({ data }) => hear(data, ways);
+    hear({ state: "asked" }, ways);
     worker.postMessage(question);
-  });
+  }).finally(() => clearTimeout(clock));
   return (...question) => free = free.catch(() => {}).then(() => asked(...question));
 }
 
@@ -82,151 +53,114 @@ const askLauncher = talker(() => {
     onmessageerror = () => postMessage({ crash: "no memory" });`;       // it cannot hold the module
   try { return new Worker(URL.createObjectURL(new Blob([text], { type: "text/javascript" }))); }
   catch (error) { throw new Error(`This browser starts no worker here (${error.message}). In JupyterLab kernels run.`); }
-}, event => `The browser ended the launch: ${event.message}`);
+}, "The browser ended the launch");
 
-const inWorker = (module, launch, data, stop) => askLauncher({ module, launch, data }, stop, ({ done, ended, within }) => {
-  within(SECONDS, `The launch was stopped after ${SECONDS} seconds. Usual cause: a loop that does not end, or a size that is large ` +
-    "for a page.", { late: true });
-  return ({ answer, crash }) => answer ? done(answer) : ended(crashed(crash));
-});
+const inWorker = (module, launch, data, stop) => askLauncher({ module, launch, data }, stop, ({ answer, crash }, ways) => answer
+  ? ways.done(answer) : crash ? ways.ended(crashed(crash)) : ways.within(SECONDS, `The launch was stopped after ${SECONDS} seconds. ` +
+    "Usual cause: a loop that does not end, or a size that is large for a page.", { late: true }));
 
-function crashed(words) {
-  const why = /memory|allocation/i.test(words) && !/out of bounds/.test(words)
-    ? "there is not enough memory for it on this page" : /call stack/.test(words) ? "a thread used up its stack"
-    : words === "unreachable" ? "a thread used up its stack, or the kernel has a trap" : words;
-  return `The launch crashed: ${why}. The page goes on, and so does the next launch.`;
-}
+const crashed = words => "The launch crashed: " + (/memory|allocation/i.test(words) && !/out of bounds/.test(words)
+  ? "there is not enough memory for it on this page" : /call stack/.test(words) ? "a thread used up its stack"
+  : words === "unreachable" ? "a thread used up its stack, or the kernel has a trap" : words) +
+  ". The page goes on, and so does the next launch.";
 
-// What the reader has changed: sizes, values, and what the input arrays hold.
-function changed(launch, form) {
-  const sizes = text => [...text.split(/[ ,x]+/).filter(Boolean).map(Number), 1, 1].slice(0, 3);
-  const made = { ...launch, grid: sizes(form.grid.value), block: sizes(form.block.value), inputs: form.inputs.value };
-  for (const name of ["grid", "block"])
-    if (made[name].some(n => !Number.isInteger(n) || n < 0 || n > 2 ** 31 - 1))
-      throw new Error(`${name}: one to three whole numbers, as in 4 or 4, 2; got ${form[name].value}`);
-  made.args = launch.args.map(a => {
-    const field = form[`value-${a.name}`];
-    if (!field) return a;
-    const n = Number(field.value);
-    if (!field.value.trim() || !Number.isFinite(n) || a.dtype !== "float32" && !Number.isInteger(n))
-      throw new Error(`${a.name}: a ${a.dtype === "float32" ? "" : "whole "}number, got ${field.value || "nothing"}`);
-    return { ...a, value: [...new Uint8Array(new TYPED[a.dtype]([n]).buffer)] };
+// What the reader has changed: sizes, values, and what the input arrays hold. The form lets nothing else through.
+function changed(launch, { elements }) {
+  const sizes = ({ value }) => [...value.split(/[ ,x]+/).filter(Boolean).map(Number), 1, 1].slice(0, 3), inputs = elements.inputs.value;
+  const args = launch.args.map(a => {
+    const field = elements[`value-${a.name}`];
+    return field ? { ...a, value: [...new Uint8Array(new TYPED[a.dtype]([field.value]).buffer)] } : a;
   });
-  return made;
+  const same = inputs === "given" && [...elements].every(field => field.value === (field.defaultValue ?? field.value));
+  return { ...launch, args, grid: sizes(elements.grid), block: sizes(elements.block), inputs, laptop: same ? launch.laptop : null };
 }
 
+// Numbers as they are said; a 0 is left out.
 function table(head, rows) {
-  const line = (tag, row) => make("tr", {}, ...row.map((text, n) =>
-    make(text ? tag : "td", { className: n && typeof text === "string" ? "number" : "" }, text)));
-  return make("div", { className: "run-table", tabIndex: 0 }, make("table", {}, make("thead", {}, line("th", head)),
-    make("tbody", {}, ...rows.map(row => line("td", row)))));
+  const line = (tag, row) => element("tr", {}, ...row.map((cell, n) => element(cell === "" ? "td" : tag, { class: n ? "number" : false },
+    typeof cell === "number" ? cell ? said(cell) : "" : cell)));
+  return element("div", { class: "run-table", tabindex: 0 }, element("table", {}, element("thead", {}, line("th", head)),
+    element("tbody", {}, ...rows.map(row => line("td", row)))));
 }
 
 function drawn(answer, source) {
-  const rows = answer.table.map(({ operation: o, requests, bytes, sectors, unique, wavefronts, excess, lanes }) => {
-    const global = [0, 1, 9, 10].includes(o), shared = o === 2 || o === 3;
-    return [ROWS[o], said(requests), global || shared ? said(bytes) : o === 6 ? "" : said(lanes),
-      global ? said(32 * sectors) : shared ? `${said(wavefronts)} pass${wavefronts === 1 ? "" : "es"}` : "",
-      global ? said(32 * unique) : shared && excess ? `${said(excess)} from conflicts` : ""];
-  });
-  const lines = answer.lines.map(l => [String(l.line || "?"), l.bytes ? said(l.bytes) : "", l.sectors ? said(32 * l.sectors) : "",
-    l.wavefronts ? said(l.wavefronts) + (l.excess ? ` (${said(l.excess)} from conflicts)` : "") : "",
-    l.atomics ? said(l.atomics) : "", make("code", {}, l.line ? (source.lines[l.file]?.[l.line - 1] ?? "").trim() : "")]);
-  return [table(["", "requests", "asked (bytes)", "moved (bytes)", "unique (bytes)"], rows),
-    table(["line", "asked", "moved", "shared passes", "atomics", make("span", {}, "source")], lines)];
+  const rows = answer.table.map(({ operation: o, requests, lanes, bytes, sectors, unique, wavefronts, excess }) =>
+    [ENGINE.rows[o], requests, o < 9 ? lanes : 0, bytes, 32 * sectors, 32 * unique, wavefronts, excess]);
+  const lines = answer.lines.map(l => [l.line ? String(l.line) : "?", l.bytes, 32 * l.sectors, l.wavefronts, l.excess, l.atomics,
+    element("code", {}, (source.lines[l.file]?.[l.line - 1] ?? "").trim())]);
+  const passes = ["shared passes", "of conflicts"], code = element("span", {}, "source");
+  return [table(["", "requests", "lanes", "asked (bytes)", "moved (bytes)", "unique (bytes)", ...passes], rows),
+    table(["line", "asked", "moved", ...passes, "atomics", code], lines)];
 }
 
 const results = answer => answer.arrays.filter(a => !a.const).map(a => {
   const all = numbers(a), shown = all.slice(0, 8).map(shortened(a.dtype)).join(", ") + (all.length > 8 ? ", ..." : "");
-  return make("p", { className: "run-array" }, make("code", {}, `${a.name} (${a.shape.join(" x ")}) = [${shown}]`));
+  return element("p", { class: "run-array" }, element("code", {}, `${a.name} (${a.shape.join(" x ")}) = [${shown}]`));
 });
 
-// The laptop's own words where they are about the same finding; else what the engine found, part by part.
-function told(e, { kernel, grid, block, laptop }, source) {
+// The laptop's message of the same launch; else its words for such a finding, and the parts of it.
+function told(e, { kernel, grid, block, laptop, shared_limit: limit }, source) {
+  if (laptop) return laptop.message;
   const item = e.itemsize || 1, place = e.offset % item ? ` at byte ${e.offset}` : `[${e.offset / item}]`;
   const at = (index, size) => size[2] > 1 || size[1] > 1 ? `(${index.slice(0, size[2] > 1 ? 3 : 2).join(", ")})` : index[0];
-  const same = laptop?.kind === e.kind && laptop.line === (e.who?.line ?? 0) && String(laptop.thread) === String(e.who?.thread ?? null) &&
-    String(laptop.block) === String(e.who?.block ?? null) && (!e.array || laptop.message.includes(e.array + place));
-  if (same) return laptop.message;
-  const verb = party => VERBS[party?.action ?? 5];
+  const verb = party => ENGINE.verbs[party?.action ?? 5], { [e.kind]: texts = {}, "": packs } = ENGINE.words;
   const side = party => `  ${party.line ? `line ${party.line}, ` : ""}block ${at(party.block, grid)}, thread ${at(party.thread, block)}: ` +
     verb(party) + (party.line ? `\n${String(party.line).padStart(6)} | ${source.lines[party.file]?.[party.line - 1] ?? ""}` : "");
-  const what = e.array ? `${kernel} ${verb(e.who)} ${e.array}${place}, of ${said(e.array_bytes / item)} elements`
-    : `${kernel}, grid ${grid.join(" x ")}, block ${block.join(" x ")}: ` + (e.reason === "steps"
-      ? `a thread took more than ${said(e.offset)} steps` : [e.reason, e.detail].filter(Boolean).join(": "));
+  const gaps = { kernel, detail: e.detail, offset: said(e.offset), verb: verb(e.who), what: e.array ? e.array + place : "memory",
+    size: `grid (${grid.join(", ")}), block (${block.join(", ")})`, threads: block.reduce((a, b) => a * b), axis: "xyz"[e.offset],
+    limit: said(limit), lanes: "" };
+  const words = (texts[e.reason] ?? packs[e.reason] ?? texts[""])?.replace(/{(\w+)[^}]*}/g, (gap, name) => gaps[name] ?? gap);
+  const what = words && !words.includes("{") ? words
+    : e.array ? `${kernel} ${gaps.verb} ${gaps.what}, of ${said(e.array_bytes / item)} elements`
+    : `in ${kernel}, ${[e.reason, e.detail].filter(Boolean).join(": ")}`;
   return [`${e.kind}: ${what}`, ...[e.who, e.other].filter(Boolean).map(side)].join("\n");
 }
 
-// What is told below a cell's form, whose button runs `act`.
-function panel(form, submit, stop, act) {
-  const words = make("p", { className: "run-told", ariaLive: "polite" }), result = make("div", { className: "run-result" }, words);
-  const say = (state, text, ...inside) => {
+// What is told below a cell's form, which Python has made, and which runs `act`.
+function panel(cell, act) {
+  cell.replaceChildren(cell.querySelector("template").content);
+  const form = cell.querySelector("form"), result = cell.querySelector(".run-result"), words = result.firstChild;
+  const { elements: { submit, stop } } = form, say = (state, text, ...inside) => {
     result.dataset.state = state;
     words.textContent = text;                    // all that a screen reader is told
     result.replaceChildren(words, ...inside);
   };
-  result.dataset.result = "", result.dataset.state = "idle";
   form.onsubmit = async event => {
     event.preventDefault();
-    if (submit.disabled) return;
     submit.disabled = true, stop.hidden = false;
     try {
-      const without = lacking();
-      if (without) throw new Error(without);
+      if (lacking()) throw new Error(`This browser has no ${lacking()}, or it is switched off, so kernels do not run here. ` +
+        "In JupyterLab they do: make lab.");
       await act();
     } catch (error) {
-      say("error", error.message, ...(error.shown ? [make("pre", { className: "run-finding" }, error.shown)] : []));
+      say("error", error.message, ...(error.shown ? [element("pre", { class: "run-finding" }, error.shown)] : []));
     }
     submit.disabled = false, stop.hidden = true;
     if (document.activeElement === document.body) submit.focus({ preventScroll: true });
   };
-  return { result, say, stop };
+  return { form, result, say, stop };
 }
 
-async function run(cell, form, { result, say, stop }) {
-  delete result.dataset.counts;
+async function run(cell, { form, result, say, stop }) {
   const began = performance.now();
   say("loading", "Loading the kernels of this chapter ...");
   const { launches, sources, data, module: built } = await chapter(cell.dataset.page);
   const given = launches[cell.dataset.kernel], text = sources[given.source];
-  const own = await cell.edited?.(given, text, { say, stop });
-  const { module, launch, source } = own ?? { module: built, launch: given, source: text };
+  const { module, launch, source } = await cell.edited?.(given, text) ?? { module: built, launch: given, source: text };
   const made = changed(launch, form);
   say("running", "Running ...");
   const answer = await inWorker(module, made, data, stop);
   const took = `in ${Math.round(performance.now() - began)} ms in this browser, by the course's engine`;
-  const printed = answer.printed ? [make("pre", {}, answer.printed)] : [];
-  const message = answer.error ? told(answer.error, made, source) : "";
-  const steps = stepper(made, answer.error, again => inWorker(module, again, data, stop), source, message);
-  const notes = answer.notes.map(e => make("pre", { className: "run-note" }, told(e, { ...made, laptop: null }, source)));
-  if (answer.error) {
-    result.dataset.finding = JSON.stringify(answer.error);
-    return say("finding", `Found ${took}: ${answer.error.kind}.`, ...printed, make("pre", { className: "run-finding" },
-      message), steps);
-  }
-  result.dataset.counts = JSON.stringify(answer.counts);
-  say("done", `Counted and checked ${took}.`, ...printed, ...results(answer), ...drawn(answer, source), ...notes, steps);
+  const printed = answer.printed ? [element("pre", {}, answer.printed)] : [], e = answer.error, message = e ? told(e, made, source) : "";
+  const notes = answer.notes.map(note => element("pre", { class: "run-note" }, told(note, { ...made, laptop: null }, source)));
+  const parts = e ? [element("pre", { class: "run-finding" }, message)] : [...results(answer), ...drawn(answer, source), ...notes];
+  result.dataset.answer = JSON.stringify(e ?? answer.counts);
+  say(e ? "finding" : "done", `${e ? `Found ${took}: ${e.kind}` : `Counted and checked ${took}`}.`, ...printed, ...parts,
+    stepper(made, e, again => inWorker(module, again, data, stop), source, message));
 }
 
-const field = (label, value, size = 6, name = label) =>
-  make("label", {}, `${label} `, make("input", { name, value, size, autocomplete: "off", spellcheck: false }));
-
-function number([, dtype, bytes]) {
-  return String(+new TYPED[dtype](Uint8Array.from(bytes).buffer)[0].toPrecision(7));
-}
-
-function mount(cell) {
+addEventListener("DOMContentLoaded", () => document.querySelectorAll("course-cell").forEach(cell => {
   if (cell.dataset.exercise) return live.exercise?.(cell);
-  const { kernel, grid, block, values } = JSON.parse(cell.dataset.launch);
-  const sizes = given => given.slice(0, given[2] > 1 ? 3 : given[1] > 1 ? 2 : 1).join(", ");
-  const submit = button("run", ["Run ", make("code", {}, kernel)], { type: "submit" }), stop = button("stop", "Stop", { hidden: true });
-  const inputs = make("select", { name: "inputs" }, make("option", { value: "given" }, "of the chapter"),
-    make("option", { value: "counted" }, "0, 1, 2, ..."), make("option", { value: "random" }, "random"));
-  const form = make("form", { className: "run-bar" }, submit, stop, field("grid", sizes(grid), 9), field("block", sizes(block), 9),
-    ...values.map(v => field(v[0], number(v), 6, `value-${v[0]}`)), make("label", {}, "inputs ", inputs));
-  const shown = panel(form, submit, stop, () => run(cell, form, shown));
-  cell.replaceChildren(form, shown.result);
-  live.editor?.(cell, form, shown, kernel);
-}
-
-addEventListener("DOMContentLoaded", () => document.querySelectorAll("course-cell").forEach(mount));
+  const shown = panel(cell, () => run(cell, shown));
+  live.editor?.(cell, shown);
+}));
