@@ -31,9 +31,9 @@ async function loaded() {
     text("index.js").then(code => import(URL.createObjectURL(new Blob([code], { type: "text/javascript" })))).then(made => made.default),
     text("kit.json").then(JSON.parse), text("flags.json").then(JSON.parse)])]);
   python.unpackArchive(await (await unpacked("engine.zip")).arrayBuffer(), "zip");
-  const passes = python.pyimport("laptop_cuda.page.edited");
+  const passes = python.pyimport("laptop_cuda.page.edited"), { hooked } = python.pyimport("laptop_cuda.page.hooked");
   const bytes = Object.entries(kit.binary).map(([name, text]) => [name, Uint8Array.from(atob(text), c => c.charCodeAt(0))]);
-  return { python, passes, clang, binaryen, flags, kit, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
+  return { python, passes, hooked, clang, binaryen, flags, kit, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
 }
 
 // One program of clang's: the file that it makes, or else its text, and what it printed. To a file it writes each word of a
@@ -70,7 +70,7 @@ async function built(parts, job) {
   const first = await ran(parts, flags.traced, files);
   const refusal = step => passes.refusal(step.failed, step.printed, job.text, job.name, names), against = refusal(first);
   if (against) return { error: against, kind: "compile" };
-  const hooked = passes.with_hooks(first.made, names), second = await ran(parts, flags.object, { "k.ll": hooked }, "k.o");
+  const hooked = parts.hooked(first.made, job.files, 0), second = await ran(parts, flags.object, { "k.ll": hooked }, "k.o");
   const link = flags[told.packs ? "link packs" : "link"], objects = { ...tree, "k.o": second.made };
   const linked = second.failed ? second : await ran(parts, link, objects, "k.wasm");
   if (linked.failed) return { error: refusal(linked), kind: "compile" };

@@ -11,7 +11,6 @@ from ..text.diagnostics import REFUSED, CompileError, read_errors
 from ..text.shared_types import all_declared
 from ..text.signature import KernelText, kernels
 from ..toolchain.cache import cache
-from .hooked import hooked
 
 # The text passes as a page has them, with an empty package in place of laptop_cuda/__init__.
 ROOMS = ("text/*.py", "rewrite/*.py", "ptx/*.py", "toolchain/__init__.py", "toolchain/cache.py", "toolchain/compilers.py",
@@ -60,10 +59,6 @@ def _no_launch(mine: KernelText | None, before: KernelText, name: str) -> str:
         return (f"this launch gives {name} ({', '.join(before.types)}); the kernel takes ({', '.join(mine.types)}). "
                 "What it computes may change, its parameters may not")
     return ""
-
-
-def with_hooks(text: str, files: str) -> str:
-    return hooked(text, tuple(json.loads(files)), 0)
 
 
 def refusal(failed: bool, printed: str, source: str, name: str, files: str) -> str:

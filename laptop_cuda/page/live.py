@@ -5,7 +5,7 @@ import gzip
 import hashlib
 import io
 import json
-import re
+import shlex
 import shutil
 import subprocess
 import tarfile
@@ -16,7 +16,7 @@ from ..packs import include_flags
 from ..toolchain.cache import cache, digest, locked
 from ..toolchain.compilers import Compiler
 from ..toolchain.precompiled import HEAD
-from .build import ASYNCIFY, HERE, MEMORY, PACKS, TARGET, of_packs, runtime_parts, traced_flags
+from .build import ASYNCIFY, HERE, MEMORY, PACKS, TARGET, NoWasm, of_packs, runtime_parts, traced_flags
 from .edited import ROOMS
 from .hooked import CODE
 
@@ -33,16 +33,15 @@ EMPTY = ("laptop_cuda/__init__.py", "laptop_cuda/page/__init__.py", "laptop_cuda
 PLAIN = ("bundle.js", "pyodide.mjs", "pyodide.asm.mjs", "compile.js", "pyodide-lock.json")    # scripts that a page loads by name
 CLANG = Compiler(("clang++",), True, "version 22")
 # The list of a module's sources, where there is one; and that one, where the runtime is linked alone.
-ONE = '#include "page.h"\nextern "C" const laptop::PageSource laptop_source_0;\n' \
-      'static const char none __attribute__((used, section("laptop_kernels"))) = 0;\n' \
-      "const laptop::PageSource* const laptop::laptop_sources[] = {&laptop_source_0};\n"
-ALONE = '#include "page.h"\nextern "C" { extern const laptop::PageSource laptop_source_0; ' \
-        'const laptop::PageSource laptop_source_0 __attribute__((section("laptop_kernels"))) = {}; }\n'
+ONE = """#include "page.h"
+extern "C" const laptop::PageSource laptop_source_0;
+static const char none __attribute__((used, section("laptop_kernels"))) = 0;
+const laptop::PageSource* const laptop::laptop_sources[] = {&laptop_source_0};
+"""
+ALONE = """#include "page.h"
+extern "C" { extern const laptop::PageSource laptop_source_0 __attribute__((section("laptop_kernels"))) = {}; }
+"""
 MACHINE = ["-target", "wasm32-wasip1", *TARGET[2:-1]]
-
-
-class NotFetched(RuntimeError):
-    """A package of npm is not to be had, or another than was asked for."""
 
 
 def missing() -> str:
@@ -58,12 +57,12 @@ def fetched(name: str) -> Path:
         if not (folder / "done").exists():
             ran = subprocess.run(["npm", "pack", f"{name}@{version}"], cwd=folder, text=True, capture_output=True)
             if ran.returncode:
-                raise NotFetched(f"npm did not bring {name} {version}: {ran.stderr[:1000]}")
+                raise NoWasm(f"npm did not bring {name} {version}: {ran.stderr[:1000]}")
             brought = folder / ran.stdout.split()[-1]
             packed = brought.read_bytes()
             brought.unlink()
             if base64.b64encode(hashlib.sha512(packed).digest()).decode() != wanted:
-                raise NotFetched(f"{name} {version} is not the file whose digest is in page/live.py")
+                raise NoWasm(f"{name} {version} is not the file whose digest is in page/live.py")
             with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
                 for file in files.split():
                     (folder / Path(file).name).write_bytes(tar.extractfile(f"package/{file}").read())
@@ -107,8 +106,8 @@ def _kit() -> Path:
             ran = subprocess.run(["node", Path(__file__).parent / "make.mjs", fetched("@yowasp/clang"),
                                   fetched("binaryen"), made], text=True, input=work, capture_output=True)
             if ran.returncode:
-                raise NotFetched(f"the engine's runtime does not compile for the page:\n{ran.stderr[:3000]}")
-            (made / "flags.json").write_text(json.dumps({name: _words((made / f"{name}.txt").read_text()) for name in asked}))
+                raise NoWasm(f"the engine's runtime does not compile for the page:\n{ran.stderr[:3000]}")
+            (made / "flags.json").write_text(json.dumps({name: _words(made / f"{name}.txt") for name in asked}))
             binary = {p.name: base64.b64encode(p.read_bytes()).decode() for p in [*made.glob("*.o"), made / "start.pch"]}
             never = json.loads((made / "never.json").read_text())
             (made / "kit.json").write_text(json.dumps({"text": headers, "binary": binary, "never": never, "asyncify": ASYNCIFY}))
@@ -135,10 +134,9 @@ def _jobs(parts: list[Path]) -> tuple[dict[str, list[str]], list]:
                    *(([words[0], "-###", *words[1:]], f"{name}.txt") for name, words in asked.items())]
 
 
-def _words(printed: str) -> list[str]:
+def _words(printed: Path) -> list[str]:
     """The words of the one command that clang's driver would run."""
-    line = next(line for line in printed.splitlines() if line.startswith(' "'))
-    return [word for word in re.findall('"([^"]*)"', line) if word]
+    return list(filter(None, shlex.split(next(line for line in printed.read_text().splitlines() if line.startswith(' "')))))
 
 
 def _tree(folder: Path) -> dict:

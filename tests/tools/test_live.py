@@ -81,7 +81,7 @@ def site(tmp_path):
         (tmp_path / name).mkdir()
     try:
         running.write(tmp_path / "_static", [path], True)
-    except live.NotFetched as why:
+    except page.NoWasm as why:
         pytest.skip(str(why))
     cells = [text for id in {one["cell"] for one in found["launches"]} for text in running.after(path, {"id": id})]
     exercises = [cell for chapter in chapters() for cell in nbformat.read(chapter, as_version=4).cells

@@ -181,7 +181,7 @@ PLAY = """
 const fs = require("fs"), [folder] = process.argv.slice(1), read = name => fs.readFileSync(`${folder}/${name}`);
 globalThis.window = globalThis.addEventListener = () => {}, globalThis.document = { currentScript: { src: "file:///x" } };
 eval(read("launch.js") + "; globalThis.laptopLaunch = laptopLaunch");
-eval(read("front.js") + "");
+eval(read("front.js") + "; Object.assign(globalThis, { asked, packed });");
 const module = new WebAssembly.Module(read("page.wasm")), data = new Uint8Array(read("data.bin")), source = JSON.parse(read("source.json"));
 console.log(JSON.stringify(JSON.parse(read("launches.json")).map(launch => {
   const made = { ...launch, record: asked(launch, laptopLaunch(module, launch, data).error) };

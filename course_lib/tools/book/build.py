@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     source = OUT / "source"
     try:
         write_source(source, args.live)
-    except live.NotFetched as why:
+    except running.page.NoWasm as why:
         print(f"book: {why}", file=sys.stderr)
         return 1
     shutil.rmtree(args.out / "_static" / running.COMPILER, ignore_errors=True)     # of a book before

@@ -43,7 +43,10 @@ ROWS = ("global loads", "global stores", "shared loads", "shared stores", "globa
 SIZES = r"\d{1,9}([ ,x]+\d{1,9}){0,2}", "one to three whole numbers, as in 4 or 4, 2"
 NUMBERS = {"int32": (r"-?\d{1,10}", "a whole number"), "uint32": (r"\d{1,10}", "a whole number, not below 0"),
            "float32": (r"-?(\d+\.?\d*|\.\d+)(e[+\-]?\d+)?", "a number")}
-INPUTS = {"given": "of the chapter", "counted": "0, 1, 2, ...", "random": "random"}
+FIELD = ('<label>{} <input name="{}" value="{}" size="{}" pattern="{}" title="{}" required autocomplete="off" '
+         'spellcheck="false"></label>')
+INPUTS = ('<label>inputs <select name="inputs"><option value="given">of the chapter</option><option value="counted">0, 1, 2, ...'
+          '</option><option value="random">random</option></select></label>')
 START = "from laptop_cuda.page import record; record.start({!r})"
 
 
@@ -98,10 +101,8 @@ def after(path: Path, cell) -> list[str]:
     found, _ = built(path)
     mine = [one for one in found["launches"] if one["cell"] == cell["id"]]
     made = [working.place({"kernel": one["name"], "page": path.stem}, _form(one), command(path)) for one in mine]
-    made += [f'<p class="cannot-run" data-cannot="{html.escape(one["reason"], quote=True)}">{html.escape(one["kernel"])} '
-             f'does not run on this page: {html.escape(one["reason"])}. In JupyterLab it does: <code>{command(path)}</code></p>'
-             for one in found["left"] if one["cell"] == cell["id"]]
-    return made
+    return made + [working.cannot(f'{one["kernel"]} does not run', one["reason"], "it does", command(path))
+                   for one in found["left"] if one["cell"] == cell["id"]]
 
 
 def command(path: Path) -> str:
@@ -112,29 +113,18 @@ def command(path: Path) -> str:
 def _form(launch: dict) -> str:
     """What a reader may change, before the chapter's script is loaded; the browser holds it to the patterns."""
     shown = lambda n: ", ".join(map(str, n[:3 if n[2] > 1 else 2 if n[1] > 1 else 1]))
-    fields = [_field(name, name, shown(launch[name]), 9, *SIZES) for name in ("grid", "block")]
-    for a in launch["args"]:
-        if a.get("lanes") == 1 and a["dtype"] in NUMBERS:
-            value = str(np.frombuffer(bytes(a["value"][:4]), a["dtype"])[0]).removesuffix(".0")
-            fields.append(_field(a["name"], f"value-{a['name']}", value, 6, *NUMBERS[a["dtype"]]))
-    inputs = "".join(f'<option value="{value}">{words}</option>' for value, words in INPUTS.items())
+    fields = [(name, name, shown(launch[name]), 9, *SIZES) for name in ("grid", "block")]
+    fields += [(a["name"], f"value-{a['name']}", str(np.frombuffer(bytes(a["value"][:4]), a["dtype"])[0]).removesuffix(".0"), 6,
+                *NUMBERS[a["dtype"]]) for a in launch["args"] if a.get("lanes") == 1 and a["dtype"] in NUMBERS]
     kernel = html.escape(launch["kernel"])
-    return "".join([working.button("submit", f"Run <code>{kernel}</code>", "submit"), working.button("stop", "Stop", more=" hidden"),
-                    *fields, f'<label>inputs <select name="inputs">{inputs}</select></label>',
-                    working.editor("Edit the kernel", f"Source of {launch['kernel']}").replace("<details", "<details hidden")])
+    return "".join([f'<button name="submit">Run <code>{kernel}</code></button>', working.STOP, *(FIELD.format(*f) for f in fields), INPUTS,
+                    working.editor("Edit the kernel", f"Source of {kernel}").replace("<details", "<details hidden")])
 
 
-def _field(label: str, name: str, value: str, size: int, pattern: str, title: str) -> str:
-    return (f'<label>{label} <input name="{name}" value="{value}" size="{size}" pattern="{pattern}" title="{title}" required '
-            'autocomplete="off" spellcheck="false"></label>')
-
-
-def script(path: Path, live: bool = False) -> str:
-    """Of a chapter: its launches, arrays and module, packed into one text, as a page from a disk fetches no file;
-    where a page has a compiler, with what it needs to know of a source."""
+def script(path: Path) -> str:
+    """Of a chapter: its launches, arrays and module, packed into texts, as a page from a disk fetches no file."""
     found, module = built(path)
-    told = ("files", "lines", *(("name", "places", "define") if live else ()))
-    texts = [{name: s[name] for name in told} | {"types": all_declared(["\n".join(lines) for lines in s["lines"]])}
+    texts = [{name: s[name] for name in ("files", "lines", "name", "places", "define")} | {"types": all_declared(["\n".join(lines) for lines in s["lines"]])}
              for s in found["sources"]]
     launches = {one["name"]: {k: v for k, v in one.items() if k not in ("cell", "name")}
                 | {"laptop": one["laptop"].get("error")} for one in found["launches"]}
@@ -153,7 +143,7 @@ def write(static: Path, chapters: list[Path], live: bool = False) -> str:
         found, _ = built(path)
         runs += len(found["launches"])
         if found["launches"]:
-            text = script(path, live)
+            text = script(path)
             if len(text) > LARGEST:
                 raise ValueError(f"{path.stem}: its kernels weigh {len(text) / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}")
             (static / "page" / f"{path.stem}.js").write_text(text, encoding="utf-8")
@@ -170,7 +160,8 @@ def write(static: Path, chapters: list[Path], live: bool = False) -> str:
 
 def front(live: bool = False) -> str:
     """run.js with the text that its worker runs; edit.js where a page has a compiler."""
-    parts = [pictures.BROWSER / "kit.js", PAGE / "float16.js", *(ASSETS / part for part in ("run.js", "play.js", *(("edit.js", "work.js") if live else ())))]
+    own = ("run.js", "play.js", "edit.js", "work.js")[:4 if live else 2]
+    parts = [pictures.BROWSER / "kit.js", PAGE / "float16.js", *(ASSETS / part for part in own)]
     worker, *texts = (path.read_text(encoding="utf-8") for path in (page.LAUNCH, *parts))
     known = {"most": replay.EVENTS, "blocks": replay.BLOCKS, "columns": replay.Rows.STEP_COLUMNS, "guess": GUESS,
              "machine": {name: getattr(Machine(), name) for name in replay.MACHINE}, "rows": ROWS, "verbs": VERBS,

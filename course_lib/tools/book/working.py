@@ -22,6 +22,7 @@ EMPTY = ("__init__", "exercises/__init__", "exercises/judging/__init__", "exerci
          "exercises/running/runner")
 # What is read where no script of the page runs.
 NO_SCRIPT = "Where scripts are allowed and the browser is of 2023 or later, this cell works here. In JupyterLab it does:"
+STOP = '<button type="button" name="stop" hidden>Stop</button>'
 TREE = "def tree_leaves(x):\n    return [y for part in (x.values() if isinstance(x, dict) else x) for y in tree_leaves(part)] " \
        "if isinstance(x, (tuple, list, dict)) else [x]\n"
 
@@ -50,8 +51,8 @@ def after(cell) -> list[str]:
     if exercise is None or not judges(exercise):
         return []
     known = {"exercise": exercise.id, "verdict": "not attempted"}
-    form = (editor(f"Work on {exercise.id} here", f"Exercise {exercise.id}: {exercise.title}", exercise.cell(exercise.stub),
-                   button("submit", f"Check exercise {exercise.id}", "submit")) + button("stop", "Stop", more=" hidden") +
+    form = (editor(f"Work on {exercise.id} here", f"Exercise {exercise.id}: {html.escape(exercise.title)}", exercise.cell(exercise.stub),
+                   f'<button name="submit">Check exercise {exercise.id}</button>') + STOP +
             '<span class="run-mark"></span><a class="run-mark" download="marks.json" '
             'title="All marks of this browser, for the notebooks: progress(marks_of=\'marks.json\')">Save marks</a>')
     return [place(known, form, f"make lab ARGS={int(exercise.id.split('.')[0])}")]
@@ -64,16 +65,12 @@ def place(known: dict[str, str], form: str, command: str) -> str:
             f'<p class="run-told" aria-live="polite"></p></div></template>{NO_SCRIPT} <code>{command}</code></course-cell>')
 
 
-def button(name: str, words: str, type: str = "button", more: str = "") -> str:
-    return f'<button type="{type}" name="{name}"{more}>{words}</button>'
-
-
-def editor(opens: str, label: str, text: str = "", *buttons: str) -> str:
+def editor(opens: str, label: str, text: str = "", check: str = "") -> str:
     """A text that can be opened, and given back as it was; beside it are the numbers of its lines."""
     text = html.escape(text).replace("\n", "&#10;")
-    return (f'<details><summary>{opens}</summary><div class="run-editor" tabindex="-1"><pre aria-hidden="true"></pre><textarea name="text" '
-            f'aria-label="{html.escape(label)}" spellcheck="false" wrap="off">{text}</textarea></div>'
-            f'{"".join(buttons)} {button("reset", "As it was", "reset")}</details>')
+    return (f'<details><summary>{opens}</summary><div class="run-editor" tabindex="-1"><pre aria-hidden="true"></pre>'
+            f'<textarea name="text" aria-label="{label}" spellcheck="false" wrap="off">{text}</textarea></div>'
+            f'{check} <button type="reset" name="reset">As it was</button></details>')
 
 
 def elsewhere(cell, command: str) -> list[str]:
@@ -83,8 +80,13 @@ def elsewhere(cell, command: str) -> list[str]:
         return []
     why = ("it asks for the notebook's Python" if exercise.language != "cuda" else "a page with a compiler does (make book LIVE=1)"
            if judges(exercise) else "it is judged in several orders of events")
-    return [f'<p class="cannot-run" data-cannot="{why}">Exercise {exercise.id} is not judged on this page: {why}. '
-            f"In JupyterLab it is: <code>{command}</code></p>"]
+    return [cannot(f"Exercise {exercise.id} is not judged", why, "it is", command)]
+
+
+def cannot(what: str, why: str, there: str, command: str) -> str:
+    """What this page does not do, and the command of what does."""
+    told = html.escape(f"{what} on this page: {why}. In JupyterLab {there}:")
+    return f'<p class="cannot-run" data-cannot="{html.escape(why)}">{told} <code>{command}</code></p>'
 
 
 def stored(exercise: Exercise) -> bytes:
