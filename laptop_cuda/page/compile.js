@@ -47,8 +47,9 @@ async function ran({ clang }, words, files, output) {
 }
 
 function asyncified({ binaryen: b, kit }, wasm) {
-  const module = b.readBinary(wasm);
-  module.setFeatures(b.Features.All);
+  const module = b.readBinary(wasm), has = b.Features;
+  module.setFeatures(has.MutableGlobals | has.NontrappingFPToInt | has.SignExt | has.BulkMemory | has.BulkMemoryOpt |
+    has.CallIndirectOverlong | has.ReferenceTypes | has.Multivalue | has.SIMD128);
   const settings = { ...kit.asyncify, "asyncify-removelist": kit.never.filter(name => module.getFunction(name)).join("\n") };
   for (const [name, value] of Object.entries(settings)) b.setPassArgument(name, value);
   b.setOptimizeLevel(0);                   // four times as fast, and the module is a third larger

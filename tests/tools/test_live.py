@@ -122,7 +122,7 @@ def test_a_reader_edits_a_kernel_right_and_wrong(tab, site):  # noqa: F811
     def run(name: str, old: str, new: str, ends: str) -> dict:
         root = f"document.querySelector('course-cell[data-kernel=\\'start_here/{name}\\']')"
         area, result = f"{root}.querySelector('textarea')", f"{root}.querySelector('[data-result]')"
-        tab.wait(f"!!{area}", 30)
+        tab.wait(f"!!{root}?.querySelector('textarea')", 30)
         tab.js(f"{root}.querySelector('details').open = true")
         tab.wait(f"!!{area}.value", 30)
         tab.js(f"{root}.querySelector('[name=reset]').click()")
