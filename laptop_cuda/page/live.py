@@ -38,9 +38,7 @@ extern "C" const laptop::PageSource laptop_source_0;
 static const char none __attribute__((used, section("laptop_kernels"))) = 0;
 const laptop::PageSource* const laptop::laptop_sources[] = {&laptop_source_0};
 """
-ALONE = """#include "page.h"
-extern "C" { extern const laptop::PageSource laptop_source_0 __attribute__((section("laptop_kernels"))) = {}; }
-"""
+ALONE = '#include "page.h"\nextern "C" { extern const laptop::PageSource laptop_source_0 __attribute__((section("laptop_kernels"))) = {}; }\n'
 MACHINE = ["-target", "wasm32-wasip1", *TARGET[2:-1]]
 
 
