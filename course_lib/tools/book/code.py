@@ -9,10 +9,14 @@ ROOMS = {"kernels": "Kernels", "laptop_cuda": "The engine",
          **{f"course_lib/{word}": f"Library: {word.replace('_', ' ')}" for word in CHAPTERS[1:]}}
 
 
+# No chapter leads there, and their pages would take the book past its 40 MB.
+WITHOUT = {"__pycache__", "tests", "programs", "judge", "bench"}
+
+
 def files() -> list[Path]:
-    """What has a page: kernels, the engine, the chapters' folders."""
+    """What has a page: kernels, the engine but for what whole programs need, the chapters' folders."""
     found = [p for room in ROOMS for p in sorted((ROOT / room).rglob("*")) if p.suffix in LANGUAGES]
-    return [p for p in found if "__pycache__" not in p.parts and p.stat().st_size]
+    return [p for p in found if not WITHOUT & set(p.relative_to(ROOT).parts) and p.stat().st_size]
 
 
 def page_name(path: Path) -> str:
