@@ -126,8 +126,9 @@ LAPTOP_FN double laptop_number(__nv_bfloat16 value) { return laptop::bfloat16::w
 // All of a fragment is what the compiler fills a variable with that has no value: bytes may be so by chance.
 template <class F> LAPTOP_FN void laptop_has_value(const F& f, const void* site) {
     auto* p = (const unsigned char*)f.x;
-    bool fill = *p == 0xfe || *p == (std::is_integral<typename F::element_type>::value ? 0xaa : 0xff);
-    if (LAPTOP_TRACED && sizeof f.x[0] > 1 && fill && !__builtin_memcmp(p, p + 1, sizeof f.x - 1)) laptop::has_no_value(site);
+    bool fill = LAPTOP_TRACED && sizeof f.x[0] > 1 && (*p == 0xfe || *p == (std::is_integral<typename F::element_type>::value ? 0xaa : 0xff));
+    for (size_t i = 1; fill && i < sizeof f.x; ++i) fill = p[i] == *p;
+    if (fill) laptop::has_no_value(site);
 }
 
 // Products are exact; the K + 1 terms are added in double and rounded once.
