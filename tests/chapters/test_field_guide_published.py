@@ -97,7 +97,7 @@ def test_a_recording_can_be_made_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize("model_type", tiny())
 def test_equal_to_the_published_model(model_type, tmp_path):
     """Logits whole, padded, in chunks and from shards; 64 greedy tokens; in bfloat16."""
-    row = whole_models.compare(model_type, tmp_path, draws=2)
+    row = whole_models.compare(model_type, tmp_path)
     most = 2e-5 if model_type in whole_models.CHUNKED else 1e-5
     assert {way: row[way] for way in ("logits", "padded", "in chunks", "sharded") if not row[way] < most} == {}
     assert row["tokens"] and row["bfloat16"] < 2 * row["bfloat16, theirs"]
