@@ -1,8 +1,8 @@
 """From the first wrong element of a student's kernel back to the lines that it depends on.
 
-A check only offers the call. The call
-runs the failing case again, tries small changes of the student's kernel against the expected values of the
-case, and shows lines of the student's own text. The solution takes no part; changes are not shown."""
+A check only offers the call, which runs the last failing case again (in a small one a right line may mend the values,
+too), tries small changes of the student's kernel against the case's expected values, and shows lines of the student's
+own text. The solution takes no part; changes are not shown."""
 import torch
 
 from ..declare import find
@@ -49,7 +49,7 @@ def trace(exercise: Exercise, source: str, seed: int = 0):
     asked = request(exercise, cases, seed)
     oracle = exercise.oracle or Oracle(expected(exercise, cases, seed))
     outcomes = run(asked, source).outcomes
-    for i, (case, outcome, want) in enumerate(zip(cases, outcomes, oracle.expected)):
+    for i, (case, outcome, want) in reversed(list(enumerate(zip(cases, outcomes, oracle.expected)))):
         found = None if outcome.failure else _first_wrong(exercise, case, outcome.value, want)
         if found is None:
             continue
