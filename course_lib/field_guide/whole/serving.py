@@ -42,6 +42,8 @@ class Pass:
         pieces = [(torch.tensor(blocks[:-(-end // size)]) * len(heads) + heads).flatten()
                   for blocks, end in zip(tables, self.ends)]
         self.kept, self.sizes = torch.cat(pieces).to(device), [len(some) for some in pieces]
+        # for what is read, filled again in each layer: fresh memory for every one costs more than the copy
+        self.rooms = [x.new_empty(len(self.kept), size * x.shape[-1]) for x in (pool.keys, pool.values)]
 
 
 class Rows(Cache):
@@ -53,13 +55,14 @@ class Rows(Cache):
 
     def extend(self, k, v):
         """Write the new rows of all sequences, then read the keys, and the values, of each."""
-        return [self.of_each(x, new) for x, new in ((self.shared.pool.keys, k), (self.shared.pool.values, v))]
+        pool = self.shared.pool
+        return [self.of_each(*three) for three in zip((pool.keys, pool.values), (k, v), self.shared.rooms)]
 
-    def of_each(self, pool, new):
+    def of_each(self, pool, new, room):
         s, (heads, size, width) = self.shared, pool.shape[2:]
         pool[self.layer].view(-1, width)[s.new] = new.reshape(-1, width)
-        kept = pool[self.layer].view(-1, size * width).index_select(0, s.kept).split(s.sizes)
-        return [x.view(1, heads, -1, width)[:, :, :end] for x, end in zip(kept, s.ends)]
+        torch.index_select(pool[self.layer].view(-1, size * width), 0, s.kept, out=room)
+        return [x.view(1, heads, -1, width)[:, :, :end] for x, end in zip(room.split(s.sizes), s.ends)]
 
     def visible(self, layer) -> list:
         """A mask for each sequence, made once for all layers of one reach."""
@@ -100,9 +103,9 @@ class Server(Engine):
 
 def serve(decoder: Decoder, prompts: list, max_new_tokens: int, ends, seed: int,
           **sampling) -> list[list[int]]:
-    """The new tokens of every prompt. Room for 16 of the longest at a time; who finds no page waits."""
-    longest = max(map(len, prompts)) + max_new_tokens
-    server = Server(decoder, n_blocks=(longest // 16 + 2) * min(len(prompts), 16), token_budget=256)
+    """The new tokens of every prompt. Pages for the 16 longest texts, as so many are served at a time."""
+    pages = sorted(-(-(len(prompt) + max_new_tokens) // 16) for prompt in prompts)
+    server = Server(decoder, n_blocks=sum(pages[-16:]), token_budget=256)
     ends = [end for end in ends if end < decoder.plan.vocab]
     for number, prompt in enumerate(prompts):
         server.add_request(prompt, max_new_tokens, seed=seed + number, stop=ends, **sampling)
