@@ -86,6 +86,13 @@ static inline __attribute__((always_inline)) Region* checked(Thread* t, uintptr_
     return f.region;
 }
 
+static inline Access& log_access(Log& log, const Region& region, uintptr_t address, size_t size, int action, const void* pc) {
+    int operation = OPERATIONS[region.space == LAPTOP_IN_SHARED][action];
+    Access& a = log.access[log.n_accesses++];
+    a = {address, access_kind((uint32_t)((uintptr_t)pc - settled.code), operation, (unsigned)size, log.n_steps)};
+    return a;
+}
+
 static void looked_often(Thread* t) {    // perhaps for what a thread will do that has not had its turn
     ++t->warp->block->rounds;
     t->spins = 0;
@@ -104,11 +111,18 @@ void touch(uintptr_t address, size_t size, int action, bool is_volatile, const v
     if (!region || !run->profiling || region->constant) return;
     Log& log = *t->log;
     if (log.n_accesses >= Log::ACCESSES + Log::SPARE) park(State::FULL);
-    Access& a = log.access[log.n_accesses++];
-    a.address = address;
-    bool in_shared = region->space == LAPTOP_IN_SHARED;
-    a.what = access_kind((uint32_t)((uintptr_t)pc - run->code), OPERATIONS[in_shared][action], (unsigned)size, log.n_steps);
+    const Access& a = log_access(log, *region, address, size, action, pc);
     if (log.recorded) record_access(log, a, size, action != 0);
+}
+
+// What nearly every access is where accesses are only counted. False: nothing was done.
+template <size_t SIZE> static inline bool counted_quickly(Thread* t, uintptr_t address, int action, const void* pc) {
+    if (!settled.only_counts || !t->log || t->depth <= 1 || t->owes) return false;
+    if (address - (uintptr_t)t->stack.low < STACK_BYTES) return true;
+    Region* region = found_quickly(t, address, SIZE).region;
+    if (!region || region->constant || address % SIZE || t->log->n_accesses >= Log::ACCESSES + Log::SPARE) return false;
+    log_access(*t->log, *region, address, SIZE, action, pc);
+    return true;
 }
 
 void pass(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
@@ -121,6 +135,8 @@ template <size_t SIZE> static inline void load(uintptr_t address, const void* pc
     if (!t) return host_touches(address, SIZE, 0, pc);
     if (SIZE >= 4 && is_settled<SIZE>(t, address)) {
         t->last_pc = pc_in_kernel(t, pc);
+    } else if (counted_quickly<SIZE>(t, address, 0, pc)) {
+        return;
     } else if (SIZE == 16 && t->log && run->sanitizing) {
         pass_padding(address, SIZE, true);       // g++ copies a struct of 16 bytes so, too
         pass(t, address, SIZE, 0, pc);
@@ -136,7 +152,7 @@ template <size_t SIZE> static inline void store(uintptr_t address, const void* p
     if (!t) return host_touches(address, SIZE, 1, pc);
     if (SIZE == 4 && settled.shared.bytes) {
         store4(t, address, pc);
-    } else {
+    } else if (!counted_quickly<SIZE>(t, address, 1, pc)) {
         pass(t, address, SIZE, 1, pc);
     }
 }
@@ -251,6 +267,11 @@ __attribute__((noinline)) static void full_step(Thread* t, const void* pc, const
 static inline void step(Thread* t, const void* pc, const void* frame) {
     uint32_t here = (uint32_t)((uintptr_t)pc - settled.code);
     bool further = here > t->furthest && t->depth == KERNEL_DEPTH;
+    Log* log = settled.only_counts ? t->log : nullptr;
+    if (log && !further && log->n_steps < Log::STEPS && log->n_accesses < Log::ACCESSES && t->depth <= 254) {
+        log->step[log->n_steps++] = t->last_step = (255 - t->depth) << 24 | (here & 0xffffff);
+        return;
+    }
     if (t->steps >= settled.most_steps || further) return full_step(t, pc, frame);
     t->last_step = here;
     ++t->steps;

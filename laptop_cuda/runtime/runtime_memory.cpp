@@ -272,8 +272,9 @@ void settle_in(Block& b) {
     unsettle();
     settled.shared = settled.global = {};
     settled.most_steps = 0;
-    if (!run->sanitizing || run->profiling) return;
+    settled.only_counts = run->profiling && !run->sanitizing && !run->recording && run->copiers.empty();
     settled.code = run->code;
+    if (!run->sanitizing || run->profiling) return;
     settled.most_steps = b.watched ? Log::STEPS : UNWATCHED_STEPS;
     if (!b.watched) return;
     if (!b.settled.word) make_settled(b.settled, (uintptr_t)b.shared, SHARED_SPAN);

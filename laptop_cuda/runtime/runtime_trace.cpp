@@ -166,32 +166,35 @@ static bool in_pairs(const Request& r, unsigned bit) {
     return true;
 }
 
+constexpr unsigned MOST_BANKS = 64;
+
+static inline __attribute__((always_inline)) bool word_per_bank(const Request& r, const uint64_t* at, uint64_t width, uint64_t banks) {
+    uint64_t word_in[MOST_BANKS], taken = 0;
+    for (int i = 0; i < r.n; ++i) {
+        uint64_t word = at[i] / width, bank = word % banks, bit = 1ull << bank;
+        if ((at[i] + r.size - 1) / width != word) return false;
+        if (taken & bit && (r.asynchronous || word_in[bank] != word)) return false;
+        taken |= bit;
+        word_in[bank] = word;
+    }
+    return true;
+}
+
 // Banks of words: 32 of 4 bytes unless the launch says otherwise. Lanes that ask for the same word are served
 // together. Accesses of 8 bytes go in two halves of the warp, of 16 bytes in four quarters; a load of which
 // lanes share addresses in pairs goes in half as many parts. Each part takes as many passes as its busiest bank.
 // A store of cp.async serves lanes of one word one by one; one of 16 bytes, which goes past L1, has no conflicts.
 // `Machine.bank_parts` in machine.py is the same rule without cp.async; tests/tools/test_gpu_patterns.py holds it to a card.
 static void count_wavefronts(const Request& r, const Block& b, Site& site) {
-    constexpr unsigned MOST_BANKS = 64;
     uint64_t at[32], width = run->bank_bytes, banks = run->banks;
     places_in_shared(r, b, at);
     unsigned lanes_a_part = r.size <= 4 ? 32 : r.size <= 8 ? 16 : 8;
     bool wide_load = lanes_a_part < 32 && r.operation == LAPTOP_SHARED_LOAD;
     if (wide_load && (in_pairs(r, 1) || in_pairs(r, 2))) lanes_a_part *= 2;
-    if (lanes_a_part == 32) {                    // first the usual case: one word per bank
-        uint64_t word_in[MOST_BANKS], taken = 0;
-        int i = 0;
-        for (; i < r.n; ++i) {
-            uint64_t word = at[i] / width, bank = word % banks, bit = 1ull << bank;
-            if ((at[i] + r.size - 1) / width != word) break;
-            if (taken & bit && (r.asynchronous || word_in[bank] != word)) break;
-            taken |= bit;
-            word_in[bank] = word;
-        }
-        if (i == r.n) {
-            ++site.counts.wavefronts;
-            return;
-        }
+    bool usual = width == 4 && banks == 32;      // then division is a shift
+    if (lanes_a_part == 32 && (usual ? word_per_bank(r, at, 4, 32) : word_per_bank(r, at, width, banks))) {
+        ++site.counts.wavefronts;
+        return;
     }
     int i = 0;
     while (i < r.n) {
@@ -270,8 +273,9 @@ struct Cursors {
 
 // Of the lanes' next accesses the earliest step's first in the code, which runs upwards within a step.
 static uint64_t next_kind(const Cursors& c) {
-    uint64_t kind = 0;
+    uint64_t kind = c.next[0]->kind();
     int64_t first = INT64_MAX;
+    if (std::all_of(c.next, c.next + c.n, [kind](const Access* a) { return a->kind() == kind; })) return kind;
     for (int i = 0; i < c.n; ++i) {
         uint64_t one = c.next[i]->kind();
         int64_t at = ((int64_t)c.next[i]->step() - c.step[i]) * (1ll << 32) + (uint32_t)(one >> 16);
@@ -288,20 +292,21 @@ static void count_segment(const Warp& w, Cursors& c) {
         uint64_t kind = next_kind(c);
         r.lanes = 0;
         r.n = 0;
+        bool some_end = false;
         for (int i = 0; i < c.n; ++i) {
             if (c.next[i]->kind() != kind) continue;
             r.address[r.n] = c.next[i]->address;
             r.access[r.n] = c.next[i];
             r.lane[r.n++] = c.lane[i];
             r.lanes |= 1u << c.lane[i];
-            ++c.next[i];
+            some_end |= ++c.next[i] == c.end[i];
         }
         uint64_t what = kind >> 16;
         r.pc = (uint32_t)what, r.size = what >> 32 & (ASYNCHRONOUS - 1), r.operation = (int)(what >> 40 & 0xff);
         r.asynchronous = what >> 32 & ASYNCHRONOUS;
         count(r, w);
-        int left = 0;
-        for (int i = 0; i < c.n; ++i) {
+        int left = some_end ? 0 : c.n;
+        for (int i = 0; some_end && i < c.n; ++i) {
             if (c.next[i] == c.end[i]) continue;
             c.next[left] = c.next[i], c.end[left] = c.end[i], c.step[left] = c.step[i], c.lane[left++] = c.lane[i];
         }
