@@ -3,7 +3,8 @@
 A copy of the process (`fork`) builds the checked library, which `sanitize()` then finds, and checks some blocks: what it
 changes nobody sees. "First" is of a build in the cache. Only launches written in a program or notebook (`__main__`) are
 looked at: libraries, graders and tests check for themselves. LAPTOP_CUDA_HINT is how many seconds a process waits
-for its copies at its end, 1 unless said otherwise; 0 turns all of it off. Who was not told then is told in the next run."""
+for its copies at its end, 1 unless said otherwise, and up to 5 times as long on a busy machine; 0 turns all of it off.
+Who was not told then is told in the next run."""
 import os
 import select
 import signal
@@ -27,6 +28,10 @@ silent: set[str] = set()     # packages: launches made while their code runs, as
 
 def wanted() -> bool:
     return sys.platform == "linux" and SECONDS > 0
+
+
+def patience() -> float:
+    return SECONDS * min(max(os.getloadavg()[0] / (os.cpu_count() or 1), 1), 5)
 
 
 def is_first(library: Path, what: str) -> bool:
@@ -91,7 +96,7 @@ def first_launch(kernel, library: Path, given: list, again) -> None:
 
 def _tell(reading: int) -> None:
     with os.fdopen(reading) as told:
-        said = told.read().strip() if select.select([told], [], [], SECONDS)[0] else ""
+        said = told.read().strip() if select.select([told], [], [], patience())[0] else ""
     if said and not _said:               # never a second line
         _said.append(said)
         print(said, file=sys.stderr, flush=True)

@@ -155,7 +155,7 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
     os.close(writing)
     late = False
     last = min(filter(None, (timeout, limit and limit + 2 + job["since"] - time.time())), default=None)
-    rows = _Rows(os.fdopen(reading, encoding="utf-8", errors="replace"), hints.SECONDS if job.get("hint") else 10)
+    rows = _Rows(os.fdopen(reading, encoding="utf-8", errors="replace"), hints.patience() if job.get("hint") else 10)
     try:
         out, err = process.communicate(stdin if capture else None, timeout=last)
     except subprocess.TimeoutExpired:

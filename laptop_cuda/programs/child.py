@@ -117,7 +117,7 @@ class Child:
             row["launched_by"] = asdict(result.launched_by)
         if error and error.kind == "host access":
             return row | {"host": host_place(c_result.contents.error, result)}       # no launch
-        if self.job["mode"] in ("profile", "both"):
+        if self.job["mode"] in ("profile", "both") and not row.get("checked"):
             row |= self.counted(result)
         return row
 

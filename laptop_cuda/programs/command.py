@@ -15,7 +15,8 @@
       --budget COUNT=N       fail if a count is higher (KERNEL:COUNT=N for one kernel); implies --profile
       --order late|early|seeded|forward|reverse   --seed N   --steps N   --timeout SECONDS
       --limit SECONDS        an answer by then (60; 0 for none): where checking all would take longer, some
-                             blocks of each launch are checked, and the report says which
+                             blocks of each launch are checked, and the report says which; counts are made
+                             in its first half (with --budget: of all)
       -I DIR  -D NAME[=VALUE]  -U NAME  -isystem DIR  -include FILE  -std=c++17  -lNAME  -L DIR
                              as for nvcc; its other options, and libraries of CUDA, are ignored
 
@@ -171,8 +172,8 @@ def run(words: list[str]) -> int:
         print(f"laptop_cuda: warning: {line}", file=sys.stderr)
     ran = execute(program, asked.arguments, order=asked.order, seed=asked.seed, step_limit=asked.steps,
                   name=str(asked.sources[0].with_suffix("")), timeout=asked.timeout,
-                  limit=asked.limit if mode == "sanitize" else 0,
-                  since=max(begun, time.time() - asked.limit / 2),       # compiling is part of it
+                  limit=0 if mode == "plain" or asked.budgets else asked.limit,
+                  since=max(begun, time.time() - asked.limit / (2 if mode == "sanitize" else 4)),      # compiling is part of it
                   stdout=sys.stderr if asked.json == "-" else None, ncu=bool(asked.ncu),
                   hint=_looks(asked, options, program))
     said = report.text(ran, mode, program.files)
@@ -187,7 +188,7 @@ def run(words: list[str]) -> int:
         _write_json(asked, program, ran, over)
     if asked.ncu:
         _write_ncu(asked, ran)
-    return ran.status or int(bool(ran.errors or over))
+    return ran.status or int(bool(ran.bugs or over))
 
 
 def _looks(asked: Asked, options: Options, program: Program) -> dict | None:

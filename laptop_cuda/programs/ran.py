@@ -23,6 +23,11 @@ class Ran:
         launched = [one["error"] for one in self.launches if one["error"] and not self._expected(one)]
         return self.host_errors + [e for e in self.refused if e["kind"] != "unwritten"] + launched
 
+    @property
+    def bugs(self) -> list[dict]:
+        """The errors, without launches that ran too long."""
+        return [error for error in self.errors if error["kind"] != "timeout"]
+
     def _expected(self, launch: dict) -> bool:
         """Whether it was refused, and the program has read the error and gone on to end well."""
         return bool(launch.get("looked") and not self.status)

@@ -1,5 +1,6 @@
 """What `run` prints after a program: the bugs found, or the counts per kernel and per line."""
 from collections import Counter
+from dataclasses import replace
 
 from ..report import legend
 from ..report.tables import text_table
@@ -12,7 +13,7 @@ ASKED, MOVED = (("bytes", "copies_in_bytes", "copies_out_bytes"),
 
 def text(ran: Ran, mode: str, files: dict[str, str]) -> str:
     """The report of a run, a few lines if nothing is wrong."""
-    times = Counter(error["message"] for error in ran.errors)
+    times = Counter(("note: " * (error["kind"] == "timeout") + error["message"]) for error in ran.errors)
     parts = [f"laptop_cuda: {message}" + f"\n(in {n:,} launches)" * (n > 1) for message, n in times.items()]
     parts += [f"laptop_cuda: note: {note}" for note in dict.fromkeys(ran.notes)]
     if ran.crash:
@@ -21,27 +22,29 @@ def text(ran: Ran, mode: str, files: dict[str, str]) -> str:
     if ran.children:
         parts.append(_children(ran))
     if mode in ("profile", "both") and ran.launches:
-        parts.append(_kernels(ran) + "\n\n" + _lines(ran, files) + "\n\n" + legend())
+        counted = replace(ran, launches=[launch for launch in ran.launches if launch["counts"]])
+        parts.append(_kernels(counted) + "\n\n" + _lines(counted, files) + "\n\n" + legend())
+        parts += _in_part(ran, "not counted in time") if mode == "profile" else []
     if not ran.launches and not ran.errors and mode != "plain":
         parts.append("laptop_cuda: " + ("no launch had ended by then: try a smaller size, or --plain"
                                         if ran.timed_out else
                                         "the program launched no kernel, nothing was checked"))
     elif mode in ("sanitize", "both"):
         parts += _in_part(ran)
-        bugs = sum(error["kind"] != "not supported" for error in ran.errors)
-        unknown = f", {len(ran.errors) - bugs} not supported" * (bugs < len(ran.errors))
+        bugs = sum(error["kind"] != "not supported" for error in ran.bugs)
+        unknown = f", {len(ran.bugs) - bugs} not supported" * (bugs < len(ran.bugs))
         found = f"{bugs or 'no'} bug{'s' * (bugs > 1)} found{unknown}"
         some = f": {ran.checked_blocks:,} of {ran.blocks:,} blocks" * (ran.checked_blocks < ran.blocks and not bugs)
         parts.append(f"laptop_cuda: {launches} checked{some}, {found}")
     return "\n".join(parts)
 
 
-def _in_part(ran: Ran) -> list[str]:
-    """Of which launches not all was checked."""
-    found = [f"laptop_cuda: launch {i:,}, {launch['kernel']}: checked in time: {launch['checked']}"
+def _in_part(ran: Ran, uncounted: str = "") -> list[str]:
+    """Of which launches not all was checked, or counted."""
+    found = [f"laptop_cuda: launch {i:,}, {launch['kernel']}: {uncounted or 'checked in time: ' + launch['checked']}"
              for i, launch in enumerate(ran.launches, 1) if launch.get("checked") and not launch["error"]]
     more = [f"laptop_cuda: ... and {len(found) - 8:,} more launches in part"] * (len(found) > 8)
-    return found[:8] + more + ["laptop_cuda: --limit 600 would check more"] * bool(found)
+    return found[:8] + more + [f"laptop_cuda: --limit 600 would {'count' if uncounted else 'check'} more"] * bool(found)
 
 
 def _children(ran: Ran) -> str:

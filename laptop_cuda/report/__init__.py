@@ -289,6 +289,13 @@ class LaunchReport:
 class Report:
     """The launches inside one `with cuda.profile()`."""
     launches: list[LaunchReport] = field(default_factory=list)
+    uncounted: list[str] = field(default_factory=list)       # kernels of launches for which there was no time
+
+    def add(self, result) -> None:
+        if result.checked:
+            self.uncounted.append(result.kernel)
+        else:
+            self.launches.append(LaunchReport(result))
 
     def why(self, out, index, expected=None):
         """Where the value of an element of `out` (the array, or its name) comes from: which thread stored it,
@@ -307,18 +314,22 @@ class Report:
 
     def __str__(self) -> str:
         return ("\n\n".join(map(str, self.launches)) + "\n\n" + self._legend() if self.launches
-                else "no launch on the CPU was counted")
+                else "no launch on the CPU was counted") + self._without()
 
     __repr__ = __str__
+
+    def _without(self) -> str:
+        names = ", ".join(dict.fromkeys(self.uncounted))
+        return f"\nnot counted in time: {len(self.uncounted):,} of {names}; a higher limit would" if names else ""
 
     def _legend(self) -> str:
         return legend(self.launches[0].machine.sector_bytes)
 
     def _repr_html_(self) -> str:
         if not self.launches:
-            return "<p>no launch on the CPU was counted</p>"
+            return f"<p>no launch on the CPU was counted{html.escape(self._without())}</p>"
         return ("".join(launch._repr_html_() for launch in self.launches)
-                + f"<p><small>{html.escape(self._legend())}</small></p>")
+                + f"<p><small>{html.escape(self._legend() + self._without())}</small></p>")
 
 
 def legend(sector_bytes: int = REAL.sector_bytes) -> str:

@@ -247,7 +247,7 @@ void memory_fence(bool whole_device) { if (current) fence(whole_device); }
 // which are not the kernel's own body, wherever the linker has put them.
 __attribute__((noinline)) static void full_step(Thread* t, const void* pc, const void* frame) {
     if (!t->log) {
-        if (t->steps >= UNWATCHED_STEPS) park(State::FULL);
+        if (t->steps >= UNWATCHED_STEPS) t->steps = 0, park(State::FULL);
         return;
     }
     Log& log = *t->log;

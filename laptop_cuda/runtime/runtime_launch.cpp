@@ -175,7 +175,8 @@ static void execute(const laptop_launch& l) {
         run->logs = logs;
         start_recording();
     }
-    if (run->sanitizing) start_watching(), start_sanitizing();
+    if (run->traced) start_watching();
+    if (run->sanitizing) start_sanitizing();
     run_grid();
     if (run->sanitizing) end_sanitizing();
 }

@@ -1,4 +1,5 @@
-// A run that is to answer in time. Half of it is for checks; each launch gets a share of what is left of that half, so
+// A run that is to answer in time. Half of it is for checks, or for counts: a launch that is not counted to its end has none.
+// Of checks each launch gets a share of what is left of that half, so
 // that later ones have theirs. Where a share does not suffice for all blocks, the corners of the grid and some in
 // between are checked, and the rest run with hooks that only keep what later checks ask: which bytes were written, and
 // the order that fences and atomics make.
@@ -14,7 +15,7 @@ namespace laptop {
 void start_watching() {
     Watch& w = run->watch;
     laptop_limit* l = run->launch->limit;
-    w.limited = l && !run->profiling;
+    w.limited = l;
     if (!w.limited) return;
     if (!l->began) l->began = now();
     w.share = (l->seconds / 2 - l->checked) / (3.0 + (double)l->launches++);
@@ -26,11 +27,14 @@ static bool is_corner(uint64_t block) {
     return std::all_of(at, at + 3, [&](uint64_t& x) { return x == 0 || x + 1 == grid[&x - at]; });
 }
 
+static bool half_is_over() { return now() - run->launch->limit->began > run->launch->limit->seconds / 2; }
+
 bool to_be_watched(uint64_t block) {
     Watch& w = run->watch;
     if (!w.limited) return true;
     if (run->poison != 0xff) return false;       // a second run, whose results are compared
     check_limit(nullptr);
+    if (run->profiling) return !half_is_over();
     double left = w.share - w.used;
     if (!w.watched || (left > 0 && (block == 1 || is_corner(block)))) return true;
     uint64_t after = run->launch->order == LAPTOP_REVERSE ? block : run->n_blocks - block;
@@ -58,6 +62,7 @@ void end_watching(const Block& b, bool ended) {
 
 bool watched_too_long() {
     Watch& w = run->watch;
+    if (run->profiling) return half_is_over();
     return w.used + now() - w.since > std::max(w.share, 0.01);
 }
 
@@ -85,13 +90,13 @@ void check_limit(const Thread* t) {
 }
 
 void pass_unwatched(Thread* t, uintptr_t address, size_t size, int action, bool is_volatile) {
-    if (!run->sanitizing || address - (uintptr_t)t->stack.low < STACK_BYTES) return;
-    if (action && address - run->arena < run->arena_bytes) {
+    if (address - (uintptr_t)t->stack.low < STACK_BYTES) return;
+    if (run->sanitizing && action && address - run->arena < run->arena_bytes) {
         const Storage& s = run->storages[run->storage_at[(address - run->arena) / SLOT]];
         bool inside = address >= s.data && address + size <= s.data + s.bytes;
         if (inside && s.region.initialised) memset(s.region.initialised + (address - s.data), 1, size);
     }
-    if (action == 2 || is_volatile) synchronise(address, action != 2 || !(update_how & OF_BLOCK));
+    if (run->sanitizing && (action == 2 || is_volatile)) synchronise(address, action != 2 || !(update_how & OF_BLOCK));
     if (is_volatile) perhaps_waits(t);
 }
 }  // namespace laptop

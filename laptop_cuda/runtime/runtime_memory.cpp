@@ -274,7 +274,7 @@ void settle_in(Block& b) {
     settled.most_steps = 0;
     settled.only_counts = run->profiling && !run->sanitizing && !run->recording && run->copiers.empty();
     settled.code = run->code;
-    if (!run->sanitizing || run->profiling) return;
+    if (!run->traced || (run->profiling && b.watched)) return;
     settled.most_steps = b.watched ? Log::STEPS : UNWATCHED_STEPS;
     if (!b.watched) return;
     if (!b.settled.word) make_settled(b.settled, (uintptr_t)b.shared, SHARED_SPAN);
