@@ -33,7 +33,8 @@ def profile(*, order: str = "forward", seed: int = 0, step_limit: int = 10 * lau
     KernelError of kind `timeout`."""
     report = Report()
     mode = "both" if sanitized else "profile"
-    with launch.context(launch.Context(mode, order, seed, step_limit, machine, CLimit(limit) if limit else None, report.add,
+    with launch.context(launch.Context(mode, order, seed, step_limit, machine,
+                                       CLimit(limit) if limit else None, report.add,
                                        Keeper(keep, True, replay_launch, replay_error, why_of,
                                               conflicts_of))):
         yield report

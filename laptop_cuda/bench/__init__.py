@@ -31,7 +31,7 @@ def best(work: Callable[[], object], times: int = 5, clock: Callable[[], float] 
     return min(taken)
 
 
-def built(what: str, work: Callable[[], object], goal: float | None = None, times: int = 3) -> None:
+def built(what: str, work: Callable[[], object], times: int = 3) -> None:
     """A row for the median of a few builds."""
     taken = []
     for _ in range(times):
@@ -39,7 +39,7 @@ def built(what: str, work: Callable[[], object], goal: float | None = None, time
         work()
         taken.append((time.perf_counter() - start, used_by_children() - before))
     wall, used = sorted(taken)[times // 2]
-    row(what, wall, goal, f"({used:.2f} s of compiler)")
+    row(what, wall, f"({used:.2f} s of compiler)")
 
 
 def used_by_children() -> float:
@@ -53,25 +53,23 @@ def fresh(source: str) -> str:
     return f"{source}// build {os.getpid()}.{fresh.count}\n"
 
 
-def row(what: str, seconds: float | None, goal: float | None = None, note: str = "") -> None:
-    shown = "not run" if seconds is None else f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
-    aim = "" if goal is None else f"{goal * 1e3:.0f} ms" if goal < 1 else f"{goal:.0f} s"
-    verdict = "" if goal is None or seconds is None else "met" if seconds <= goal else "MISSED"
-    print(f"  {what:<54} {shown:>10} {aim:>9}  {verdict} {note}".rstrip(), flush=True)
+def row(what: str, seconds: float, note: str) -> None:
+    shown = f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+    print(f"  {what:<54} {shown:>10}  {note}", flush=True)
 
 
 def builds() -> None:
     tool = build.compiler()
-    print(f"Builds, {tool.version.splitlines()[0]}; the goal in the next column")
-    built("runtime, once for a machine", build.runtime_library, 2, times=1)
-    built("kernel of 60 lines, plain", lambda: build_only(False), 0.5)
-    built("kernel of 60 lines, traced", lambda: build_only(True), 0.5)
+    print(f"Builds, {tool.version.splitlines()[0]}")
+    built("runtime, once for a machine", build.runtime_library, times=1)
+    built("kernel of 60 lines, plain", lambda: build_only(False))
+    built("kernel of 60 lines, traced", lambda: build_only(True))
 
     def cell():      # what %%cuda does: the sanitized build, then a launch
         arrays = CASES[1].arrays(32)
         with cuda.sanitize():
             cuda.compile(fresh(FLASH)).flash[1, 128](*arrays, 32, 0.125, 0)
-    built("from an edited %%cuda cell to its first result", cell, 1)
+    built("from an edited %%cuda cell to its first result", cell)
 
 
 def build_only(traced: bool) -> None:
@@ -118,7 +116,7 @@ def kernel(folder: Path, case: Case, n: int) -> None:
 
     def compared(what: str, seconds: float) -> None:
         ratio = seconds / quick
-        row(what, seconds, None, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}")
+        row(what, seconds, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}")
     compared("plain", quick)
     compared("plain, by the clock, on the cores that there are", best(plain, 15, time.perf_counter))
     compared("plain, with a fiber per thread", best(lambda: with_fibers(plain), 5))

@@ -39,6 +39,7 @@ from ..report import ncu
 from . import Budget, Options, Program, ProgramError, Ran, compile_program, execute, report
 
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
+VALUES = {"--json": str, "--ncu": str, "--seed": int, "--steps": int, "--timeout": float, "--limit": float}
 WITH_VALUE = ("-arch", "-gencode", "-Xptxas", "-o", "-ccbin", "-code", "-maxrregcount", "-x")
 
 
@@ -102,8 +103,7 @@ def read_command(words: list[str]) -> Asked:
     return asked
 
 
-OWN = ("--sanitize", "--profile", "--plain", "--json", "--ncu", "--budget", "--order", "--seed", "--steps",
-       "--timeout", "--limit")
+OWN = ("--sanitize", "--profile", "--plain", "--budget", "--order", *VALUES)
 OF_NVCC = ("--use_fast_math", "--expt-relaxed-constexpr", "--extended-lambda", "--expt-extended-lambda",
            "--gpu-architecture", "--generate-code")
 
@@ -125,8 +125,8 @@ def _option(asked: Asked, word: str, left: list[str]) -> None:
 
     if name in ("--sanitize", "--profile", "--plain"):
         asked.modes.add(name[2:])
-    elif name in ("--json", "--ncu"):
-        setattr(asked, name[2:], given())
+    elif name in VALUES:
+        setattr(asked, name[2:], given(VALUES[name]))
     elif word.startswith("-arch="):
         asked.arch = word[6:]
     elif name == "--budget":
@@ -135,10 +135,6 @@ def _option(asked: Asked, word: str, left: list[str]) -> None:
         asked.order = given()
         if asked.order not in ORDERS:
             raise UsageError(f"run: --order is one of {', '.join(ORDERS)}")
-    elif name in ("--seed", "--steps"):
-        setattr(asked, name[2:], given(int))
-    elif name in ("--timeout", "--limit"):
-        setattr(asked, name[2:], given(float))
     elif name == "-isystem" or word[:2] == "-I":
         text = given() if name in ("-isystem", "-I") else word[2:]
         asked.include.append(Path(text).resolve())

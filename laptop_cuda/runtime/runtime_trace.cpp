@@ -168,7 +168,8 @@ static bool in_pairs(const Request& r, unsigned bit) {
 
 constexpr unsigned MOST_BANKS = 64;
 
-static inline __attribute__((always_inline)) bool word_per_bank(const Request& r, const uint64_t* at, uint64_t width, uint64_t banks) {
+static inline __attribute__((always_inline))
+bool word_per_bank(const Request& r, const uint64_t* at, uint64_t width, uint64_t banks) {
     uint64_t word_in[MOST_BANKS], taken = 0;
     for (int i = 0; i < r.n; ++i) {
         uint64_t word = at[i] / width, bank = word % banks, bit = 1ull << bank;
@@ -254,9 +255,8 @@ static void count(const Request& r, const Warp& w) {
     if (run->recording) {
         laptop_warp_step s = {};
         s.pc = r.pc, s.lanes = r.lanes, s.operation = r.operation, s.memory = memory, s.size = r.size;
-        s.sectors = (uint32_t)(c.sectors - before.sectors);
+        s.sectors = (uint32_t)(c.sectors - before.sectors), s.excess = (uint32_t)(c.excess - before.excess);
         s.wavefronts = (uint32_t)(c.wavefronts - before.wavefronts);
-        s.excess = (uint32_t)(c.excess - before.excess);
         record_request(w, s, r.access, r.lane, r.n);
     }
     if (w.block->linear == 0 && run->requests.size() < 4096) keep_for_picture(r, w, memory);

@@ -1,4 +1,4 @@
-"""CUB's sort and exchange of a block's items, its shuffles and its direct loads and stores."""
+"""CUB's sort and exchange of a block's items, and its direct loads and stores."""
 import numpy as np
 import pytest
 
@@ -45,12 +45,6 @@ __global__ void exchanged(const int* x, int* y) {
     __syncthreads();
     Exchange(room).ScatterToStriped(w, rank);
     cub::StoreDirectStriped<64>(threadIdx.x, y + 512, w);
-}
-__global__ void shuffled(const int* x, int* y) {
-    int v = x[threadIdx.x], group = threadIdx.x / 8;
-    y[threadIdx.x] = cub::ShuffleIndex<8>(v, 3, cub::WarpMask<8>(group));
-    y[32 + threadIdx.x] = cub::ShuffleDown<8>(v, 2, 6, 0xffffffff);
-    y[64 + threadIdx.x] = cub::ShuffleUp<8>(v, 3, 1, 0xffffffff);
 }
 """
 
@@ -101,11 +95,3 @@ def test_arrangements(mod, order):
     x, y = np.arange(256, dtype=np.int32) * 3, np.zeros((3, 256), np.int32)
     checked(mod.exchanged, 1, 64, x, y, **order)
     assert (y[0] == x).all() and (y[1] == x).all() and (y[2] == x[::-1]).all()
-
-
-def test_shuffles(mod):
-    x, y = np.arange(32, dtype=np.int32), np.zeros((3, 32), np.int32)
-    checked(mod.shuffled, 1, 32, x, y)
-    of = x % 8
-    assert (y[0] == x - of + 3).all() and (y[1] == np.where(of + 2 <= 6, x + 2, x)).all()
-    assert (y[2] == np.where(of - 3 >= 1, x - 3, x)).all()

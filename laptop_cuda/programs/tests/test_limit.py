@@ -60,14 +60,14 @@ def test_what_does_not_end_is_a_note(tmp_path, capfd):
     (tmp_path / "f.cu").write_text(FOREVER + "\n"
                                    "int main() { int* x; cudaMallocManaged(&x, 4); *x = 0; forever<<<1, 1>>>(x); "
                                    "cudaDeviceSynchronize(); return 3; }")
-    for options, why in ((["--limit", "5"], "had not ended when the limit of 5 seconds was reached"),
+    for options, why in ((["--limit", "6"], "had not ended when the limit of 6 seconds was reached"),
                          (["--limit", "0", "--steps", "1000"], "was stopped: one block ran more than 1,000 steps")):
         assert main([*options, str(tmp_path / "f.cu")]) in (0, 3)
         said = capfd.readouterr().err
         assert f"note: timeout: forever {why}" in said and "no bug found" in said and "run --" in said
 
 
-def test_counts_are_of_whole_launches_or_absent(tmp_path, capfd):
+def test_counts_are_of_whole_launches_or_absent():
     mod, n = cuda.compile(SOURCE.split("int main")[0].replace("BUG", "").replace("#include <cstdio>", "")), 160
     a, c, d = (np.arange(n * n) % 3).astype(np.float32), cuda.empty((n * n,)), cuda.empty((n * n,))
     with cuda.profile(limit=60) as report:
@@ -79,8 +79,6 @@ def test_counts_are_of_whole_launches_or_absent(tmp_path, capfd):
     assert report.launches[0].global_load.requests == 8 and "not counted in time: 2 of product, twice" in str(report)
     square = a.reshape(n, n)
     assert np.array_equal(np.asarray(d).reshape(n, n), 2 * (square @ square))
-    (tmp_path / "f.cu").write_text(SOURCE.replace("BUG", "").replace("320", "64"))
-    assert main(["--profile", "--limit", "600", str(tmp_path / "f.cu")]) == 0 and "time" not in capfd.readouterr().err
 
 
 def test_from_python():

@@ -227,28 +227,3 @@ def test_registered_memory_of_the_host_is_open_to_kernels(program):
     assert (ran.stdout, ran.errors) == ("713 0 712 0 0 198 0\n", []), ran.stderr
     ran = program(REGISTERED, arguments=["x"])
     assert [error["kind"] for error in ran.errors] == ["out of bounds"]
-
-
-COUNTING = r"""
-#include <cstdio>
-#include <thrust/device_vector.h>
-#include <thrust/generate.h>
-struct Counting {
-    int count = 0;
-    __device__ int operator()() {
-        int mine = blockIdx.x * blockDim.x + threadIdx.x + count;
-        count += blockDim.x * gridDim.x;
-        return mine;
-    }
-};
-int main() {
-    thrust::device_vector<int> x(4);
-    thrust::generate(x.begin(), x.end(), Counting());
-    for (int v : x) printf("%d ", v);
-}
-"""
-
-
-@pytest.mark.slow
-def test_a_functor_of_thrust_reads_the_index_of_one_thread(program):
-    assert program(COUNTING, mode="plain").stdout == "0 1 2 3 "

@@ -34,10 +34,6 @@ __global__ void inside(curandState* states, int* count, int n) {
     }
     atomicAdd(count, in);
 }
-__global__ void another(float* y) {
-    curandStateMRG32k3a s;
-    if (y[0] > 0) curand_init(1, 2, 3, &s);
-}
 """
 # seed 42, subsequence 7, offset 3
 PUBLISHED = {
@@ -62,13 +58,6 @@ def test_states_in_memory_are_checked_and_go_on(mod):
     checked(mod.setup, 1, 64, states)
     checked(mod.inside, 1, 64, states, count, 100)
     assert abs(4 * count[0] / 6400 - np.pi) < 0.1
-
-
-def test_a_generator_that_is_missing_is_an_error_where_it_is_reached(mod):
-    mod.another[1, 1](np.zeros(1, np.float32))
-    with pytest.raises(cuda.KernelError) as caught:
-        mod.another[1, 1](np.ones(1, np.float32))
-    assert caught.value.kind == "not supported" and "curand" in str(caught.value)
 
 
 HOST = r"""

@@ -105,8 +105,6 @@ def test_headers_of_the_include_path_are_rewritten(tmp_path):
     assert {re.sub(r".*/", "", str(line.file)) for line in launch.lines} >= {"a.cuh"}
 
 
-
-
 class Grid(ctypes.Structure):
     _fields_ = [("values", ctypes.c_void_p), ("n", ctypes.c_int), ("weights", ctypes.c_float)]
 
