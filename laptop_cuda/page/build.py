@@ -1,7 +1,6 @@
 """Sources with hooks as one WebAssembly module, with the engine's own runtime in it.
 
 The compiler is clang as the package ziglang brings it; threads switch by Asyncify, a pass of Binaryen's."""
-import ctypes
 import os
 import subprocess
 import sys
@@ -26,6 +25,8 @@ TARGET = ["-target", "wasm32-wasi", "-std=c++17", "-fno-exceptions", "-fno-sanit
 MEMORY = 1 << 30
 # Of every module, on the laptop and in a page: only threads.cpp waits, and it unwinds by itself.
 ASYNCIFY = {"asyncify-ignore-imports": "1"}
+PASSES = (b"asyncify simplify-locals coalesce-locals vacuum merge-blocks optimize-instructions reorder-locals "
+          b"remove-unused-module-elements").split()
 
 
 @dataclass(frozen=True)
@@ -134,28 +135,17 @@ def _link(made: Path, objects: list[Path], sources: int) -> None:
     (made / "page.new").replace(made / "page.wasm")
 
 
-class _Written(ctypes.Structure):
-    _fields_ = [("binary", ctypes.c_void_p), ("bytes", ctypes.c_size_t), ("map", ctypes.c_void_p)]
-
-
 def asyncified(wasm: bytes) -> bytes:
     """The module with frames that can be put away, and made smaller."""
-    import icpp_binaryen
-    home = Path(icpp_binaryen.__file__).parent / "lib"
-    lib = ctypes.CDLL(str(next(p for p in home.iterdir() if "binaryen" in p.name)))
-    lib.BinaryenModuleRead.restype = ctypes.c_void_p
-    lib.BinaryenModuleAllocateAndWrite.restype = _Written
-    lib.BinaryenModuleRunPasses.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_char_p), ctypes.c_uint32]
-    lib.BinaryenModuleAllocateAndWrite.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-    module = lib.BinaryenModuleRead(wasm, ctypes.c_size_t(len(wasm)))
-    lib.BinaryenModuleSetFeatures.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
-    lib.BinaryenModuleSetFeatures(module, lib.BinaryenFeatureAll())
-    for name, value in ASYNCIFY.items():
-        lib.BinaryenSetPassArgument(name.encode(), value.encode())
-    lib.BinaryenSetOptimizeLevel(2)
-    lib.BinaryenSetShrinkLevel(1)
-    passes = (b"asyncify simplify-locals coalesce-locals vacuum merge-blocks optimize-instructions reorder-locals "
-              b"remove-unused-module-elements").split()
-    lib.BinaryenModuleRunPasses(module, (ctypes.c_char_p * len(passes))(*passes), len(passes))
-    written = lib.BinaryenModuleAllocateAndWrite(module, None)
-    return ctypes.string_at(written.binary, written.bytes)
+    from icpp_binaryen import Module, ffi, lib
+    ffi.cdef("""uint32_t BinaryenFeatureAll(void); void BinaryenModuleSetFeatures(BinaryenModuleRef, uint32_t);
+        void BinaryenSetPassArgument(char*, char*); void BinaryenModuleRunPasses(BinaryenModuleRef, char**, uint32_t);""", override=True)
+    with Module.read(wasm) as module:
+        lib.BinaryenModuleSetFeatures(module.ref, lib.BinaryenFeatureAll())
+        for name, value in ASYNCIFY.items():
+            lib.BinaryenSetPassArgument(name.encode(), value.encode())
+        lib.BinaryenSetOptimizeLevel(2)
+        lib.BinaryenSetShrinkLevel(1)
+        passes = [ffi.new("char[]", name) for name in PASSES]
+        lib.BinaryenModuleRunPasses(module.ref, passes, len(passes))
+        return module.emit()

@@ -1,6 +1,5 @@
 // A worker that makes a module of a reader's kernel: the engine's text passes in Python, clang with hooks, the linker,
-// Asyncify. All that it loads is packed, and kept by the browser; nothing
-// of it is loaded before the first edit.
+// Asyncify. All that it loads is packed, and kept by the browser; nothing of it is loaded before the first edit.
 const base = new URL("./", self.location), network = self.fetch.bind(self);
 const say = (state, part) => postMessage({ state, part });
 const TABLE = "static const laptop_entries::Row";       // of names and types, which a page does not ask for

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 CODE = 0xE0000000            # the number 0, beyond all memory
 CALL = re.compile(r"\s+(?:%[\w.]+ = )?(?:(?:tail|musttail|notail) )?call .*?@(?P<name>[\w.$]+|\"[^\"]+\")\(")
 INDIRECT = re.compile(r"\s+(?:%[\w.]+ = )?call .*?%[\w.]+\(")
-DEFINED = re.compile(r"define (?P<linkage>(?:(?:hidden|protected|dso_local|weak|weak_odr|linkonce|linkonce_odr|internal|"
-                     r"available_externally|noundef) )*)")
 GLOBAL = re.compile(r"(?P<name>@[\w.$]+|@\"[^\"]+\") = (?P<before>[\w() ]*?)(?P<kind>global|constant) (?P<rest>.*)")
 LINKAGE = re.compile(r"\b(?:hidden|protected|dso_local|weak|weak_odr|linkonce|linkonce_odr|external|common|internal|"
-                     r"private|local_unnamed_addr|unnamed_addr) ")
+                     r"private|available_externally|local_unnamed_addr|unnamed_addr) ")
+COMDAT = re.compile(r",? comdat(\([^)]*\))?(?=[ ,]|$)")
 RETURNED = re.compile(r"(\s+%[\w.]+) = call ptr @llvm\.returnaddress\(i32 0\)")
 
 
@@ -52,7 +51,7 @@ class _Source:
                 hooked = bool(self.groups & set(re.findall(r"#(\d+)", line)))
                 at = re.search(r"!dbg !(\d+)", line)
                 self.nobodys = bool(at) and "DIFlagArtificial" in self.metadata.get(at[1], "")
-                self.out.append(self._function(line))
+                self.out.append(COMDAT.sub("", "define internal " + LINKAGE.sub("", line.removeprefix("define "))))
                 fresh = hooked
                 continue
             if fresh:
@@ -62,10 +61,6 @@ class _Source:
                 hooked = False
             self.out.append(self._instruction(line) if hooked else self._global(line))
         return "\n".join(self.out) + self._table()
-
-    def _function(self, line: str) -> str:
-        line = DEFINED.sub("define internal ", line, count=1)
-        return re.sub(r" comdat(\([^)]*\))?(?= )", "", line)
 
     def _instruction(self, line: str) -> str:
         if " call " not in line:
@@ -86,15 +81,13 @@ class _Source:
         found = GLOBAL.match(line)
         if not found or found["name"].startswith("@llvm.") or "external" in found["before"].split():
             return line
-        rest = re.sub(r', comdat(\([^)]*\))?|, section "[^"]*"', "", found["rest"])
+        rest, name = re.sub(r', section "[^"]*"', "", COMDAT.sub("", found["rest"])), found["name"]
         # The table at a source's end: nothing of it runs here. What a thread's variable begins with is read.
-        if "laptop_" in found["name"] and not re.match(r"@__const\..*\.laptop_\w+$", found["name"]):
-            return f"{found['name']} = internal {LINKAGE.sub('', found['before'])}{found['kind']} {rest}"
-        rest = re.sub(r"(, align \d+)?(, !dbg !\d+)?$", r', section "laptop_kernels"\1\2', rest, count=1)
-        constant = found["kind"] == "constant" or '"laptop_constants"' in found["rest"]
-        self.symbols.append((found["name"], _type(found["rest"]), plain_name(found["name"].strip('@"')), constant))
-        before = LINKAGE.sub("", found["before"])
-        return f"{found['name']} = internal {before}{found['kind']} {rest}"
+        if "laptop_" not in name or re.match(r"@__const\..*\.laptop_\w+$", name):
+            rest = re.sub(r"(, align \d+)?(, !dbg !\d+)?$", r', section "laptop_kernels"\1\2', rest, count=1)
+            constant = found["kind"] == "constant" or '"laptop_constants"' in found["rest"]
+            self.symbols.append((name, _type(found["rest"]), plain_name(name.strip('@"')), constant))
+        return f"{name} = internal {LINKAGE.sub('', found['before'])}{found['kind']} {rest}"
 
     def _table(self) -> str:
         n = len(self.symbols)

@@ -4,7 +4,6 @@
     folder/launches.json         # "launches", "sources", and "left": those that a page cannot run, and why
     folder/data.bin              # the bytes of their arrays"""
 import ctypes
-import itertools
 import json
 import sys
 from pathlib import Path
@@ -21,7 +20,8 @@ from .build import PACKS
 
 LARGEST, LONGEST = 1 << 20, 2_200_000    # bytes of a launch's arrays, accesses of its threads
 TOGETHER = 1_600_000                     # bytes of all launches' arrays
-OTHERS = [pack.home for pack in packs()[1:] if pack.home.name not in PACKS]
+OTHERS = {file.relative_to(pack.home / "include").as_posix() for pack in packs()[1:] if pack.home.name not in PACKS
+          for file in (pack.home / "include").rglob("*")}            # headers of packs that a page has not
 
 
 class Left(Exception):
@@ -79,7 +79,7 @@ class Recorder:
                     ctypes.memmove(s.initialised, flags, len(flags))
         if len(self.data) + sum(len(data) for data in before[0] if data not in self.places) > TOGETHER:
             raise Left("the arrays of the launches before it are as much as a page may weigh")
-        made |= {"source": self.source(traced, module), "entry": _number(traced, entry)}
+        made |= {"source": self.source(traced, module), "entry": list(traced.entries).index(text)}
         made["storages"] = [{"bytes": len(data), "at": self.put(data), "written": self.written(flags)}
                             for data, flags in zip(*before)]
         return made
@@ -123,8 +123,7 @@ class Recorder:
 
     def source(self, library: Library, module) -> int:
         text = (library.path.parent / "kernel.cu.cpp").read_text(encoding="utf-8")
-        read = json.loads((library.path.parent / "library.json").read_text())["included"]
-        if any(name.startswith(tuple(map(str, OTHERS))) for name in read) or _uses_pack(text):
+        if any(f"#include <{name}>" in text for name in OTHERS):
             raise Left("it uses instructions of a pack that the page has not")
         made = {"text": text, "name": module.name, "std": module._files[0].std,
                 "lines": [file.as_read.split("\n") for file in module._files],
@@ -151,12 +150,6 @@ def start(folder: str | Path) -> None:
     Launch._run_here = recorded
     if shell := sys.modules["IPython"].get_ipython():
         shell.events.register("pre_run_cell", recorder.entered)
-
-
-def _uses_pack(text: str) -> bool:
-    homes = [home / "include" for home in OTHERS]
-    headers = {h.relative_to(home).as_posix() for home in homes for h in home.rglob("*")}
-    return any(f"#include <{name}>" in text for name in headers)
 
 
 def _answer(how: dict, module, entry, shared_limit: int) -> dict:
@@ -187,10 +180,3 @@ def _place(path: Path, module) -> str:
 
 def _bytes(at: int | None, size: int) -> bytes | None:
     return ctypes.string_at(at, size) if at else None
-
-
-def _number(library: Library, entry) -> int:
-    """Of laptop_entry_<n>."""
-    wanted = ctypes.cast(entry.call, ctypes.c_void_p).value
-    at = lambda n: ctypes.cast(getattr(library.handle, f"laptop_entry_{n}"), ctypes.c_void_p).value
-    return next(n for n in itertools.count() if at(n) == wanted)

@@ -146,6 +146,9 @@ def test_a_reader_edits_a_kernel_right_and_wrong(tab, site):  # noqa: F811
     assert (copied["copies_in"], copied["copies_in_bytes"]) == (4, 512), "an asynchronous kernel, and its pack"
     assert "race" in run("add", given, COPYING.replace("while", "if (i < 0) while"), "finding")["text"]
     cell = "document.querySelector('course-cell[data-kernel=\\'start_here/add\\']')"
+    area = f"{cell}.querySelector('textarea')"
+    tab.js(f"{area}.style.fieldSizing = 'fixed'; {area}.value += '// more\\n'.repeat(60); {area}.dispatchEvent(new Event('input'))")
+    assert tab.js(f"{area}.scrollHeight <= {area}.clientHeight"), "in an older browser, too, numbers scroll with their lines"
     tab.js(f"{cell}.querySelector('[name=play]').click()")
     tab.wait(f"!!{cell}.querySelector('.lc-problem')", 60)
     assert "access 1: warp 0" in tab.js(f"{cell}.querySelector('.lc-root').innerText")

@@ -57,20 +57,11 @@ class Tensor:
     def nonzero(self):
         return [Tensor(i, (len(i),), int32) for i, x in zip(product(*map(range, self.shape)), self.data) if x]
 
-    def reshape(self, shape):
-        return Tensor(self.data, shape, self.dtype)
-
-    def flatten(self):
-        return self.reshape((self.numel(),))
-
-    def to(self, dtype):
-        return Tensor(self.data, self.shape, dtype)
-
-    def numpy(self):
-        return array.array(self.dtype.code, self.data)
-
-    def is_floating_point(self):
-        return self.dtype.code in ("f", "d")
+    reshape = lambda self, shape: Tensor(self.data, shape, self.dtype)
+    flatten = lambda self: self.reshape((self.numel(),))
+    to = lambda self, dtype: Tensor(self.data, self.shape, dtype)
+    numpy = lambda self: array.array(self.dtype.code, self.data)
+    is_floating_point = lambda self: self.dtype.code in ("f", "d")
 
 
 isnan, isfinite = _one(math.isnan, bool), _one(math.isfinite, bool)

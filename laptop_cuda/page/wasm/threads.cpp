@@ -64,7 +64,6 @@ Stack new_stack(size_t bytes) {
     stack.top = stack.low + bytes - 64;
     return stack;
 }
-void free_stack(const Stack&) {}
 
 void* fiber_start(const Stack& stack, void (*body)()) {
     Fiber* made = (Fiber*)stack.low;
@@ -102,10 +101,8 @@ void leave_fiber(void** save, void*) { leave(save, nullptr); }
 void end_fiber(void**, void*) { page_leave(); }
 extern "C" __attribute__((export_name("enter"))) void enter_running() { running->body(); }
 size_t fiber_bytes(const Stack& stack, void*) { return stack.top - stack.low; }
-void fiber_entered() {}
-void stack_abandoned(const Stack&) {}
-void about_to_jump_out() {}
-void jumped_out() {}
+void free_stack(const Stack&) {} void stack_abandoned(const Stack&) {}
+void fiber_entered() {} void about_to_jump_out() {} void jumped_out() {}
 
 // Errors leave by an exception of JavaScript's, which ends all frames between here and `attempt`.
 static void (*to_perform)(const laptop_launch&);

@@ -25,9 +25,10 @@ async function sent(job, { say, stop }) {
   });
 }
 
-// Beside a text the numbers of its lines, which compiler and findings name.
+// Beside a text the numbers of its lines, which compiler and findings name. Where it does not grow by itself, it gets a row
+// for each, and one for the bar below: it must not scroll without them.
 function numbered(text) {
-  text.rows = text.value.split("\n").length + 9;              // where it does not grow by itself
+  (text.oninput = () => { text.rows = text.value.split("\n").length + 1; })();
   text.previousSibling.textContent = Array.from({ length: 999 }, (_, n) => n + 1).join("\n");
 }
 
