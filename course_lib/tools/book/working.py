@@ -68,7 +68,7 @@ def place(known: dict[str, str], form: str, command: str) -> str:
 def editor(opens: str, label: str, text: str = "", check: str = "") -> str:
     """A text that can be opened, and given back as it was; beside it are the numbers of its lines."""
     text = html.escape(text).replace("\n", "&#10;")
-    return (f'<details><summary>{opens}</summary><div class="run-editor" tabindex="-1"><pre aria-hidden="true"></pre>'
+    return (f'<details><summary>{opens}</summary><div class="run-editor" tabindex="-1"><div aria-hidden="true"></div>'
             f'<textarea name="text" aria-label="{label}" spellcheck="false" wrap="off">{text}</textarea></div>'
             f'{check} <button type="reset" name="reset">As it was</button></details>')
 
