@@ -37,12 +37,12 @@ function talker(start, what) {
     const within = (seconds, ...told) => { clock = setTimeout(ended, 1000 * seconds, ...told); };
     worker ??= start();
     stop.onclick = () => ended("Stopped.");
-    worker.onerror = event => ended(`${what}: ${event.message ?? "a file of it is missing"}.`);
+    worker.onerror = event => ended(`${what}: ${event.message ?? "a file of it is missing, or workers are not allowed here"}.`);
     const ways = { done, failed, ended, within };
     worker.onmessage = ({ data }) => hear(data, ways);
     hear({ state: "asked" }, ways);
     worker.postMessage(question);
-  }).finally(() => clearTimeout(clock));
+  }).finally(() => { clearTimeout(clock), worker && (worker.onmessage = null); });      // what it still loads is no news
   return (...question) => free = free.catch(() => {}).then(() => asked(...question));
 }
 
