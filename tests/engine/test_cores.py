@@ -123,7 +123,8 @@ if child == 0:
     os._exit(5)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(os.listdir('/proc/self/task')), flush=True)
 """
-    said, _ = interrupted(script, LAPTOP_CUDA_CORES="3", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    said, _ = interrupted(script, LAPTOP_CUDA_CORES="3", LAPTOP_CUDA_HINT="0", OMP_NUM_THREADS="1",
+                          OPENBLAS_NUM_THREADS="1")      # a hint waits in a thread
     assert said == "5 1\n"
 
 
