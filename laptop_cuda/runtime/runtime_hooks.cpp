@@ -285,7 +285,9 @@ struct TypeMismatchData { SourceLocation where; TypeDescriptor* type; unsigned c
 
 static laptop_error source_error(const char* kind, const char* reason, const SourceLocation& where, const void* pc) {
     laptop_error e = make_error(kind, reason, pc, 0);
-    e.file = where.file, e.line = where.line, e.column = where.column;
+    e.file = where.file;
+    e.line = where.line;
+    e.column = where.column;
     return e;
 }
 

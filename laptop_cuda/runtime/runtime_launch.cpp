@@ -64,7 +64,9 @@ void assert_failed(const char* expression, const char* file, int line) {
         abort();
     }
     laptop_error e = make_error("assertion", "assert", nullptr, 0);
-    e.file = file, e.line = (uint32_t)line, e.detail = expression;
+    e.file = file;
+    e.line = (uint32_t)line;
+    e.detail = expression;
     fail(e);
 }
 
@@ -245,27 +247,37 @@ static void collect(Result& result) {
     result.error = r.error;
     result.interrupted = was_interrupted() && !r.error.kind;
     result.printed = r.printed.c_str();
-    result.memories = r.memories.data(), result.n_memories = r.memories.size();
+    result.memories = r.memories.data();
+    result.n_memories = r.memories.size();
     result.n_unique = 0;
     for (Site& s : r.sites) result.n_unique = std::max<uint64_t>(result.n_unique, s.unique.size());
     for (Site& s : r.sites) {
         if (!s.unique.empty()) s.counts.unique = s.unique.data();
         result.site_list.push_back(s.counts);
     }
-    result.sites = result.site_list.data(), result.n_sites = result.site_list.size();
+    result.sites = result.site_list.data();
+    result.n_sites = result.site_list.size();
     for (int i = 0; i < LAPTOP_CLASSES; ++i) result.unique_sectors[i] = r.unique_count[i];
     result.atomic_addresses[LAPTOP_GLOBAL_ATOMIC] = r.atomic_word_count;
     result.barriers = r.barriers;
-    result.steps = r.steps, result.divergent_steps = r.divergent_steps;
-    result.longest_thread = r.longest_thread, result.longest_warp = r.longest_warp;
+    result.steps = r.steps;
+    result.divergent_steps = r.divergent_steps;
+    result.longest_thread = r.longest_thread;
+    result.longest_warp = r.longest_warp;
     result.stack_bytes = r.stack_bytes;
-    result.requests = r.requests.data(), result.n_requests = r.requests.size();
+    result.requests = r.requests.data();
+    result.n_requests = r.requests.size();
     result.shared_bytes = r.shared_bytes;
-    result.executed = r.executed.data(), result.n_executed = r.executed.size();
-    result.notes = r.notes.data(), result.n_notes = r.notes.size();
-    result.recorded_steps = r.recorded_steps.data(), result.n_recorded_steps = r.recorded_steps.size();
-    result.recorded_events = r.recorded_events.data(), result.n_recorded_events = r.recorded_events.size();
-    result.moments = r.moments.data(), result.n_moments = r.moments.size();
+    result.executed = r.executed.data();
+    result.n_executed = r.executed.size();
+    result.notes = r.notes.data();
+    result.n_notes = r.notes.size();
+    result.recorded_steps = r.recorded_steps.data();
+    result.n_recorded_steps = r.recorded_steps.size();
+    result.recorded_events = r.recorded_events.data();
+    result.n_recorded_events = r.recorded_events.size();
+    result.moments = r.moments.data();
+    result.n_moments = r.moments.size();
     result.cut = r.cut || r.older_gone;
     result.checked_blocks = r.watch.limited ? r.watch.whole : r.n_blocks;
     memcpy(result.checked, r.watch.shown, sizeof result.checked);

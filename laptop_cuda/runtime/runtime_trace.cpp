@@ -255,7 +255,8 @@ static void count(const Request& r, const Warp& w) {
     if (run->recording) {
         laptop_warp_step s = {};
         s.pc = r.pc, s.lanes = r.lanes, s.operation = r.operation, s.memory = memory, s.size = r.size;
-        s.sectors = (uint32_t)(c.sectors - before.sectors), s.excess = (uint32_t)(c.excess - before.excess);
+        s.sectors = (uint32_t)(c.sectors - before.sectors);
+        s.excess = (uint32_t)(c.excess - before.excess);
         s.wavefronts = (uint32_t)(c.wavefronts - before.wavefronts);
         record_request(w, s, r.access, r.lane, r.n);
     }
