@@ -25,6 +25,7 @@ from course_lib.exercises.judging.compare import exact, number
 from course_lib.exercises.judging.recognise import recognise
 from course_lib.exercises.running.results import Outcome
 from course_lib.exercises.judging.screen import normal
+from course_lib.exercises.judging.show import show
 from course_lib.exercises.shipped import LABEL, SILENT, as_shipped
 from course_lib.exercises.running.values import same
 from course_lib.exercises.judging.verdict import MIME, NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
@@ -869,6 +870,7 @@ def test_a_verdict_speaks_of_what_the_student_wrote():
         assert said in str(core.evaluate(find(id), find(id).solution.replace(old, new), 3))
     told = core.evaluate(gradient, gradient.solution.replace("return", "g -= (p * g).sum(-1, keepdim=True)\n    return p * g #"), 3)
     assert told.headline.endswith("changes its input `g` in place.")
+    assert show(torch.arange(25)) == "[ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, ..., 24]  (int64, 25)"
 
 
 NEAR = {        # near a known mistake: the name that is true of it, if there is one
