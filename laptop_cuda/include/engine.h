@@ -361,6 +361,11 @@ void in_loop();
 LAPTOP_FN constexpr void turn() {         // the body of a loop that has none: it may wait for others
     if (!LAPTOP_TRACED && !__builtin_is_constant_evaluated()) in_loop();
 }
+#if LAPTOP_TRACED
+#define LAPTOP_MAY_WAIT                   // its accesses are seen
+#else
+#define LAPTOP_MAY_WAIT if (laptop::turn(), false) {} else
+#endif
 void left_early();                        // this thread returns from within a loop
 void passed_by(const void* site);         // an `if` in a loop with a barrier inside
 LAPTOP_FN void passed_by() { if (LAPTOP_TRACED) passed_by(LAPTOP_SITE); }

@@ -6,7 +6,7 @@ import re
 
 from ..rewrite.table import LIBRARY, constants, symbols
 from ..text.outline import Function, Outline
-from ..text.statements import SCALAR, Statement, assigned, statement
+from ..text.statements import SCALAR, Statement, assigned, counts, names_one, statement, volatile
 from ..text.tokens import match_angle_backward, match_backward, scan
 
 BARRIER = "__syncthreads"
@@ -55,6 +55,7 @@ class Checker:
         self.functions = [(f, function) for f in files for function in f.functions]
         self.macros = {m.group(1): m.group(2) for f in files for t in f.tokens if t.kind == "directive"
                        and (m := re.match(r"#\s*define\s+(\w+)(.*)$", t.text, re.DOTALL))}
+        self.volatile = set().union(*(volatile(f.tokens) for f in files))
         self.own: set[str] = set()           # variables that each thread has for itself
         self.groups: dict[str, tuple[int, int]] = {}     # each name of the block: its declaration, in tokens
         self.barriers: dict[int, int] = {}   # the first token of each barrier, and the one behind it
@@ -139,11 +140,12 @@ class Checker:
     def waits(self, tokens: list, i: int, last: int) -> None:
         """Refuses a loop that may last until another thread has its turn; a lock's atomics are not known."""
         made = statement(tokens, i, last)
-        counted = made.kind == "for" and [t.text for t in tokens[made.first + 2:made.first + 4]] != [";", ";"]
+        counted = counts(tokens, i)
         end = made.header[1] if counted else made.last
         body = "".join(t.text for t in tokens[made.header[1] if made.kind == "while" else i + 1:made.last])
         empty = not counted and (body.lstrip(")") in (";", "{}") or body.startswith(("{}", ";while")))
-        if empty or any(t.text.startswith("atomic") for t in tokens[made.first:end]):
+        atomic = any(t.text.startswith("atomic") for t in tokens[made.first:end])
+        if empty or atomic or names_one(tokens, made.first, end, self.volatile):
             raise Refused("a loop that may wait")
 
     def call(self, tokens: list, i: int, seen: tuple) -> None:

@@ -19,7 +19,7 @@ from . import refusals
 from .assembly import assembly
 from .heap import heap
 from .launches import launches, launches_by_function
-from .loops import LEFT_EARLY, PASSED_BY, empty_loops
+from .loops import LEFT_EARLY, PASSED_BY, waiting_loops
 from .passes import Edits, Part
 from .refusals import TYPES, head_words
 from .shared_memory import shared_arrays
@@ -108,7 +108,7 @@ def clusters(part: Part, edits: Edits):
             edits.insert(part.tokens[of.body[0]].end, f" laptop::cluster_dims({sizes});", -2)
 
 
-PASSES = [refusals.kernels_that_return, launches, shared_arrays, empty_loops, never_inlined, heap, clocks,
+PASSES = [refusals.kernels_that_return, launches, shared_arrays, waiting_loops, never_inlined, heap, clocks,
           assembly, launches_by_function, refusals.kernels_called_as_functions,
           refusals.host_functions_in_kernels, templates_of_templates, refusals.host_words_in_kernels,
           clusters]

@@ -1,13 +1,15 @@
-"""Loops in a kernel: a step for an empty body, an announced `return`, and a barrier that is passed by."""
+"""Loops in a kernel: a step for one that may wait, an announced `return`, and a barrier that is passed by."""
+from ..text.statements import counts, names_one, volatile
 from ..text.tokens import match_forward
 from .passes import Edits, Part
 
-LEFT_EARLY, PASSED_BY = " laptop::left_early()", " else laptop::passed_by();"
+LEFT_EARLY, PASSED_BY, MAY_WAIT = " laptop::left_early()", " else laptop::passed_by();", "LAPTOP_MAY_WAIT "
 
 
-def empty_loops(part: Part, edits: Edits):
-    """Give an empty body its call, a step with a line of its own."""
+def waiting_loops(part: Part, edits: Edits):
+    """Give an empty body its call, a step with a line of its own, and one beside something volatile a word before it."""
     tails, left = set(), set()               # each `while` that ends a `do`; each `return` that is announced
+    names = volatile(part.tokens)
     for i in part.all("while", "for", "do"):
         if i in tails:
             continue
@@ -22,6 +24,16 @@ def empty_loops(part: Part, edits: Edits):
             edits.insert(part.tokens[body].start, "laptop::turn()")
         elif words == ["{", "}"]:
             edits.insert(part.tokens[body + 1].start, "laptop::turn();")
+        elif names_one(part.tokens, i, body if counts(part.tokens, i) else _end(part, i, body), names):
+            edits.insert(part.tokens[body].start, MAY_WAIT, -1)
+
+
+def _end(part: Part, first: int, body: int) -> int:
+    """The last token of the loop that begins at `first`."""
+    at = _tail(part, body) if part.tokens[first].text == "do" else body
+    while at < len(part.tokens) - 1 and part.tokens[at].text not in (";", "}"):
+        at = match_forward(part.tokens, at) if part.tokens[at].text in ("(", "[", "{") else at + 1
+    return at
 
 
 def _tail(part: Part, body: int) -> int:

@@ -12,6 +12,7 @@ VECTORS = {"half", "__half", "half2", "__nv_bfloat16", "uchar4", "int2", "int4",
 NO_TYPE = {"return", "break", "continue", "goto", "throw", "delete", "else", "case", "default", "new",
            "using", "typedef", "struct", "class", "union", "enum", "static_assert", "sizeof"}
 CHANGES = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", "++", "--"}
+ASM = ("asm", "__asm__", "__asm")
 BEHIND_A_NAME = ("=", ";", ",", "[", "(", "{")
 
 
@@ -102,6 +103,28 @@ def _declared(tokens: list[Token], of_type: tuple[int, int], piece: tuple[int, i
         i = match_forward(tokens, i) + 1
     equals = i < end and tokens[i].text == "="
     return Declared(name, of_type, (piece[0], i), (i + 1, end) if equals else None, i == end or equals)
+
+
+def volatile(tokens: list[Token]) -> set[str]:
+    """That word, where it is one of a type, and the names that are declared with it."""
+    names = set()
+    for at, token in enumerate(tokens):
+        if token.text == "volatile" and tokens[at - 1].text not in ASM:
+            while at + 2 < len(tokens) and tokens[at + 1].text not in (*BEHIND_A_NAME, ")"):
+                at += 1
+            names |= {"volatile", tokens[at].text}
+    return names - SCALAR - {"*", "&", ">"}
+
+
+def names_one(tokens: list[Token], first: int, last: int, names: set[str]) -> bool:
+    """Whether tokens `first` to `last` name one of what `volatile` has found."""
+    places = range(first, last) if names else ()
+    return any(tokens[i].text in names and tokens[i - 1].text not in ASM for i in places)
+
+
+def counts(tokens: list[Token], first: int) -> bool:
+    """Whether the loop at token `first` has a condition of its own, which a body that waits does not decide."""
+    return tokens[first].text == "for" and [t.text for t in tokens[first + 2:first + 4]] != [";", ";"]
 
 
 def behind(tokens: list[Token], i: int, ways: tuple[str, ...] = (".", "->", "[")) -> int:
