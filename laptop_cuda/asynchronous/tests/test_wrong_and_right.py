@@ -16,6 +16,14 @@ from engine_kit import EVERY_ORDER, use_compiler
 MODULES = {"barriers": test_barriers, "copies": copies, "clusters": test_clusters, "products": test_products,
            "tensors": test_tensors}
 PAIRS = tomllib.loads(Path(__file__).with_name("pairs.toml").read_text(encoding="utf-8"))
+RULES = PAIRS.pop("rules")
+
+
+def test_each_rule_that_is_told_has_a_pair():
+    told = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8").partition("| rule |")[2].partition("\n\n")[0]
+    assert [row.split(" | ")[0][2:] for row in told.splitlines()[2:]] == list(RULES)
+    for (of, *right), (where, *wrong) in RULES.values():
+        assert right in PAIRS[of]["right"] and [*wrong, "race"] in [row[:3] for row in PAIRS[where]["wrong"]]
 
 
 def rows(kind):
