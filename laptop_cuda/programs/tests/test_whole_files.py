@@ -172,3 +172,12 @@ __global__ void k(long4_16a* x, int type) {
     assert x[0] == 14164 and x[2] == 7101 and x[3] == 0x3c003c00
     with pytest.raises(cuda.KernelError, match="%of_later_cards"):
         checked(module.k, 1, 1, x, 100)
+
+
+def test_a_name_that_cub_has_and_a_macro_that_clashes_are_told_as_such():
+    source = """#include <cub/cub.cuh>
+        template <int N> __global__ void k(int* y) { y[0] = cub::ArgMax()(cub::KeyValuePair<int, int>{N, 1}, {0, 2}).key; }"""
+    with pytest.raises(cuda.KernelError, match="reaches `cub::ArgMax`"):
+        checked(cuda.compile(source)["k<3>"], 1, 1, np.zeros(1, np.int32))
+    with pytest.raises(cuda.CompileError, match="line 2: "):
+        cuda.compile(source, define={"N": 64})["k<3>"]
