@@ -125,9 +125,9 @@ def its_notebook_runs_once_it_is_solved(out: Path) -> None:
 
 
 def its_commands_run_a_notebook(out: Path) -> None:
+    own = {"PYTHONPATH": str(out), "OMP_NUM_THREADS": "1", "COURSE_STRICT": "1", "COURSE_CACHE": str(cache().parent)}
     run = subprocess.run([sys.executable, "-m", "course_lib", "run", "work/solved.ipynb"], cwd=out, text=True,
-                         capture_output=True, env=os.environ | {
-                             "OMP_NUM_THREADS": "1", "COURSE_STRICT": "1", "PYTHONPATH": str(out)})
+                         capture_output=True, env=os.environ | own)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
