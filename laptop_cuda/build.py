@@ -156,8 +156,8 @@ def _link(tool: Compiler, libraries: list[str]) -> list[str]:
     linux = sys.platform != "darwin"
     system = ["-shared", "-Wl,-z,defs", "-Wl,--no-as-needed"] if linux else ["-dynamiclib"]
     # zig would bring handlers of its own for bad indices and divisions, which end the process
-    own = ["-fno-sanitize=undefined"] if tool.zig else []
-    return system + own + libraries + ["-Wl,--as-needed"] * linux
+    own = ["-fno-sanitize=undefined"] if tool.zig else tool.linker
+    return [*system, *own, *libraries, *["-Wl,--as-needed"] * linux]
 
 
 def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[str], link: list[str],

@@ -13,8 +13,8 @@ MISSING = ": name the source that has it too, or its library by -l"
 OWN_WARNING = tuple(f"[{name}]" for name in WARNINGS)
 UNDEFINED = re.compile(r"undefined reference to [`'](.*?)'|undefined symbol: (.*)$")
 
-# as GNU's linker names a file, and as LLVM's does
-BLAMED = re.compile(r"([^/\s:]+):\d+: undefined reference|referenced by ([^/\s:]+):\d+")
+# as GNU's linkers name a file, and as LLVM's does
+BLAMED = re.compile(r"([^/\s:]+):\d+: (?:error: )?undefined reference|referenced by ([^/\s:]+):\d+")
 
 # both name the variable, and in a note the line that declares it
 UNSET = re.compile(r"(?:variable )?'(?P<variable>[\w.:]+)' (?:is|may be) (?:used )?uninitialized")
@@ -127,9 +127,9 @@ def read_errors(output: str, name: str, beside: tuple[str, ...] = ()) -> list[tu
     pending = 0              # a line of the source that the compiler names before an error in a header
     elsewhere = None         # an error in a header, waiting for such a line
     for text in output.splitlines():
-        match = DIAGNOSTIC.match(text)
+        undefined = UNDEFINED.search(text)
+        match = None if undefined else DIAGNOSTIC.match(text)
         if not match:
-            undefined = UNDEFINED.search(text)
             if undefined:
                 line = re.search(re.escape(Path(name).name) + r":(\d+)", text)
                 symbol = undefined.group(1) or undefined.group(2)
