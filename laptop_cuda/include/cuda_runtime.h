@@ -1,8 +1,10 @@
 // CUDA C++ for a CPU: the words of the language. The kernels are ordinary C++ functions that the runtime
 // calls once for each thread, each call on a fiber of its own. See engine.h for how the pieces fit.
 #pragma once
+#include <array>
 #include <cfloat>
 #include <climits>
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS     // they are half of a small kernel's build: see special_functions.h
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

@@ -297,7 +297,7 @@ def test_names_that_the_standard_library_has_too():
                        "__global__ void copy(float* y) { y[threadIdx.x] = N; }\n"
                        "__global__ void reduce(float* y) { y[threadIdx.x] = max(1, 2); }\n"
                        "void host(float* y) { dim3 gridDim(1), blockDim(N); copy<<<gridDim, blockDim>>>(y); "
-                       "cout << N; }\n")
+                       "cout << N << hermite(1, 1.0); }\n")
     mod.copy[1, 2](y := torch.zeros(2))
     mod.reduce[1, 1](y)
     assert y.tolist() == [2, 8] and mod.N == 8
