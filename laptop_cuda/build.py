@@ -175,7 +175,7 @@ def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[st
             link = [*link, f"-Wl,-install_name,{final}"]
         for old in [output, *folder.glob("*.o"), *folder.glob(".ninja_*")]:
             old.unlink(missing_ok=True)
-        looks = unset.look(tool, flags, folder, files)
+        looks = unset.look(tool, flags, folder, files, include_flags() if any(sources.values()) else [])
         status, printed = _run(folder, sources, output, flags, link, tool)
         [one.wait() for one in looks]
         if status or strict and REFUSED.search(printed):

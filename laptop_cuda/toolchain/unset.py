@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..text.diagnostics import unset_variables
 from .compilers import Compiler
+from .precompiled import precompiled
 
 OF_GCC = ["-O1", "-fno-tree-ccp", "-fno-tree-fre", "-Wuninitialized", "-Wmaybe-uninitialized", "-S", "-o", os.devnull]
 BLANK = re.compile(r"//.*|/\*[\s\S]*?\*/|^\s*#.*|\([^()]*\)|\b(?:struct|union|class)\b[^;{}()=]*\{[^{}]*\}", re.M)
@@ -22,14 +23,17 @@ GIVEN = re.compile(r"(?:^|[;{}])\s*\0(?:\.\w+)? =[^=]|&\0|[(,]\s*\0\s*[,)]")
 OF_CLANG = ["-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized", "-fsyntax-only"]
 
 
-def look(tool: Compiler, flags: list[str], folder: Path, files: dict[str, str]) -> list[subprocess.Popen]:
-    """Begins the analysis of what is built checked, and has no such calls yet; `wait()` ends it."""
+def look(tool: Compiler, flags: list[str], folder: Path, files: dict[str, str],
+         include: list[str]) -> list[subprocess.Popen]:
+    """Begins the analysis of what is built checked, and has no such calls yet; `wait()` ends it. `include`: where
+    the headers are, of sources that may have them precompiled."""
     if "-fsanitize=thread" not in flags or any("laptop::declared(" in text for text in files.values()):
         return []
+    names, made = [name for name in files if any(bare(files[name]))], []
     kept = [f for f in flags if f not in tool.traced() and not f.startswith("-fdump")]
-    command = [*tool.command, *kept, *(OF_CLANG if tool.clang else OF_GCC)]
-    made = []
-    for name in filter(lambda name: any(bare(files[name])), files):
+    own = precompiled(tool, [*kept, *OF_GCC[:-3]], include) if include and names else []
+    command = [*tool.command, *kept, *own, *(OF_CLANG if tool.clang else OF_GCC)]
+    for name in names:
         with open(folder / f"{name}.unset", "w") as told:
             made.append(subprocess.Popen([*command, name], cwd=folder, stderr=told, env=os.environ | {"LC_ALL": "C"}))
     return made
