@@ -1,5 +1,6 @@
 """Where in the source an instruction comes from."""
 import functools
+import re
 import shutil
 import subprocess
 import sys
@@ -67,17 +68,8 @@ def _frames(library: Path, names: tuple[str, ...], addresses: list[str]) -> list
         wanted = [int(a, 16) for a in addresses]
         return line_table.frames(library, wanted, lambda frame: place_of(frame, names).line > 0)
     command = [tool, "-a", "-i", "-e", str(library), *addresses]
-    return _groups(subprocess.run(command, capture_output=True, text=True).stdout)
-
-
-def _groups(answer: str) -> list[list[str]]:
-    groups: list[list[str]] = []
-    for line in answer.splitlines():
-        if line.startswith("0x"):
-            groups.append([])
-        elif groups:
-            groups[-1].append(line)
-    return groups
+    answer = subprocess.run(command, capture_output=True, text=True).stdout
+    return [group.splitlines()[1:] for group in re.split("^(?=0x)", answer, flags=re.M)[1:]]
 
 
 def place_of(frame: str, names: tuple[str, ...]) -> Place:
