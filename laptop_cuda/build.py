@@ -37,15 +37,18 @@ LINKED = re.compile("-fopenmp$|-[lL]")
 
 def engine_digest() -> str:
     """All files of the engine: a change in any of them makes every library a new one."""
-    files = sorted((p, p.stat()) for folder in folders("include") + folders("runtime")
-                   for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
-    return _digest_of(tuple((p, s.st_mtime_ns, s.st_size) for p, s in files))
+    return digest(*same_headers().values(), _digest_of(folders("include") + folders("runtime")))
+
+
+def _digest_of(places: list[Path]) -> str:
+    files = sorted(os.path.join(place, name) for folder in places for place, _, names in os.walk(folder)
+                   for name in names if not name.startswith("."))
+    return _read(tuple((f, s.st_mtime_ns, s.st_size) for f, s in zip(files, map(os.stat, files))))
 
 
 @functools.lru_cache(maxsize=4)
-def _digest_of(files: tuple) -> str:
-    return digest(*same_headers().values(),
-                  *(part for path, _, _ in files for part in (path.name, path.read_bytes())))
+def _read(files: tuple) -> str:
+    return digest(*(part for path, *_ in files for part in (os.path.basename(path), Path(path).read_bytes())))
 
 
 def library(text: str, name: str, original: str, folder: Path | None, traced: bool,
@@ -117,12 +120,14 @@ def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...
     if whole and not packs:
         return build_runtime(tool, engine, root, extra, False)
     below = sorted(build_runtime(tool, engine, root, extra, False).parent.glob("*.o")) if whole else []
-    flags = ["-std=c++17", "-fPIC", "-pthread", "-Wall", f"-I{RUNTIME}",
-             *(f"-I{folder}" for folder in folders("include"))]
+    # the core's is the same for every copy of the engine, whatever packs are beside it
+    headers, engine = (folders("include"), engine) if whole else ([HEADERS], _digest_of([HEADERS, core]))
+    flags = ["-std=c++17", "-fPIC", "-pthread", "-Wall", f"-I{RUNTIME}", *(f"-I{folder}" for folder in headers)]
     # its own copies of what the standard library's headers define, not a program's with hooks
     own = [] if sys.platform == "darwin" else ["-Wl,-Bsymbolic-functions"]
     parts = runtime_parts(packs if whole else [core], tool.clang)
-    made = root / ("runtime-" + digest(engine, *flags, *own, *extra, str(parts), *tool.command, tool.version))
+    how = str([flags, parts]).replace(str(PACKAGE), "")
+    made = root / ("runtime-" + digest(engine, how, *own, *extra, *tool.command, tool.version))
     files = {f"part{i}.cpp": text for i, (text, _) in enumerate(parts)}
     sources = {made / name: [level, *extra] for name, (_, level) in zip(files, parts)}
     failed = lambda output: RuntimeError(f"the runtime in {RUNTIME} does not compile:\n{output}")
