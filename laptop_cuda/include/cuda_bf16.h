@@ -1,8 +1,6 @@
 // bfloat16 and its pair on a laptop: the upper half of a float, rounded once, to nearest even.
 // Two bytes in memory, four for the pair, and that is how the tracer sees their loads and stores.
 #pragma once
-#include <type_traits>
-
 #include "cuda_runtime.h"
 #include "soft_float.h"
 

@@ -1,8 +1,6 @@
 // half and half2 on a laptop: every operation rounds once, to nearest even, subnormals, infinities and NaN included.
 // A half is two bytes in memory and a half2 four, and that is how the tracer sees their loads and stores.
 #pragma once
-#include <type_traits>
-
 #include "cuda_runtime.h"
 #include "soft_float.h"
 

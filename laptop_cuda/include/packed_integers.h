@@ -1,7 +1,5 @@
 // Two or four integers in a word (__vadd4), sums of products, the n-th bit set. Included where a source names one.
 #pragma once
-#include <cstdint>
-
 #include "cuda_runtime.h"
 
 namespace laptop {

@@ -52,8 +52,7 @@ class Compiler:
         if self.clang:
             # zig checks more of C++ than this at -O0, and ends the process where it fails
             own = ["-fno-sanitize=undefined", "-fno-stack-protector"] if self.zig else []
-            if self.release >= 16:                       # the last array of a struct has its bounds too
-                own.append("-fstrict-flex-arrays=3")
+            own += ["-fstrict-flex-arrays=3"] * (self.release >= 16)      # the last array of a struct has its bounds too
             return own + TRACED + self._filled() + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
                              "-mllvm", "-tsan-instrument-read-before-write",
                              "-mllvm", "-tsan-distinguish-volatile=1", "-ferror-limit=20"]
@@ -73,11 +72,9 @@ class Compiler:
 
     def plain(self) -> list[str]:
         """Falling off the end of a non-void function traps; the runtime reports it."""
-        return (
-            PLAIN + (["-UNDEBUG"] if self.zig else [])         # zig defines it where it optimises
-            + ["-fsanitize=return"]
-            + (["-fsanitize-trap=return", "-ferror-limit=20"] if self.clang
-               else ["-fsanitize-undefined-trap-on-error", "-fmax-errors=20"]))
+        return [*PLAIN, *["-UNDEBUG"] * self.zig, "-fsanitize=return",         # zig defines it where it optimises
+                *(["-fsanitize-trap=return", "-ferror-limit=20"] if self.clang
+                  else ["-fsanitize-undefined-trap-on-error", "-fmax-errors=20"])]
 
 
 def compiler() -> Compiler:

@@ -59,8 +59,10 @@ def works_without(gone, package):
         (package / pack).rename(package.parent / pack)
     place = {"cwd": package.parent, "capture_output": True, "text": True, "env": os.environ | {
         "PYTHONPATH": str(package.parent), "LAPTOP_CUDA_CACHE": str(build.cache().parent)}}
-    ran = subprocess.run([sys.executable, "-c", USE], **place)
-    assert ran.stdout.split() == ["found", "True" if "programs" in gone else "run"], ran.stderr
+    asks = f"{USE}print(cuda.build.runtime_library(False).parent.name)"
+    ran = subprocess.run([sys.executable, "-c", asks], **place)
+    core = build.runtime_library(False).parent.name      # the one of the tree that was copied
+    assert ran.stdout.split() == ["found", "True" if "programs" in gone else "run", core], ran.stderr
     said = subprocess.run([sys.executable, "-m", "laptop_cuda", "--help"], **place).stdout
     for pack, command in (("programs", "run prog.cu"), ("judge", "judge FOLDER"),
                           ("bench", "bench [engine]")):

@@ -2,7 +2,6 @@
 #pragma once
 #include <cuda_runtime.h>
 #include <typeinfo>
-#include <utility>
 #include "cuda_runtime_api.h"
 #include "each_thread.h"
 

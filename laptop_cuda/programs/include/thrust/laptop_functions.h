@@ -8,8 +8,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <tuple>
-#include <type_traits>
-#include <utility>
 
 #include <host_launch.h>
 
