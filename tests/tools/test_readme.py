@@ -23,7 +23,7 @@ def test_links_lead_somewhere(page):
 def test_the_table_of_asynchronous_rules_has_each_pair_once():
     pairs = tomllib.loads((ROOT / "laptop_cuda/asynchronous/tests/pairs.toml").read_text())
     table = re.findall(r"`(\w+) ([\w ]+) (\d+)`", re.sub(r"(?m)^[^|].*", "", (ROOT / "docs/asynchrony.md").read_text()))
-    assert sorted(table) == sorted((of, name, str(n)) for of, p in pairs.items() for name, n, *_ in p["right"] + p["wrong"])
+    assert sorted(table) == sorted((of, name, str(n)) for of, p in pairs.items() if of != "rules" for name, n, *_ in p["right"] + p["wrong"])
 
 
 def test_every_command_is_one():
