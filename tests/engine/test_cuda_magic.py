@@ -144,8 +144,8 @@ def test_an_interrupt_stops_a_kernel_within_a_second(mode):
         sys.path.insert(0, {str(build.PACKAGE.parent)!r})
         import torch
         import laptop_cuda as cuda
-        mod = cuda.compile("__global__ void k(volatile float* x) {{ while (x[0] < 1.0f) x[1] = x[1] + 1.0f; }}")
-        x = torch.zeros(2)
+        mod = cuda.compile("__global__ void k(volatile int* x) {{ while (x[0] < 1) x[1] = x[1] + 1; }}")
+        x = torch.zeros(2, dtype=torch.int32)
         if {mode == "sanitized"}:
             with cuda.sanitize():
                 cuda.compile(mod.source)
@@ -158,7 +158,7 @@ def test_an_interrupt_stops_a_kernel_within_a_second(mode):
                 mod.k[1, 1](x)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
-        mod.k[1, 1](torch.ones(2))
+        mod.k[1, 1](x + 1)
         print("alive", flush=True)
     """)
     said, seconds = interrupted(script)
