@@ -357,14 +357,14 @@ LAPTOP_FN void copy_unseen(void* to, const void* from, size_t bytes) {
     if (LAPTOP_TRACED) move_unseen(to, from, bytes);
     else ::__builtin_memcpy(to, from, bytes);
 }
-void in_loop();
-LAPTOP_FN constexpr void turn() {         // the body of a loop that has none: it may wait for others
-    if (!LAPTOP_TRACED && !__builtin_is_constant_evaluated()) in_loop();
+void in_loop(bool only_looks);
+LAPTOP_FN constexpr void turn(bool only_looks = true) {       // the body of a loop that has none: it may wait for others
+    if (!LAPTOP_TRACED && !__builtin_is_constant_evaluated()) in_loop(only_looks);
 }
 #if LAPTOP_TRACED
-#define LAPTOP_MAY_WAIT                   // its accesses are seen
+#define LAPTOP_MAY_WAIT(ONLY_LOOKS)       // its accesses are seen
 #else
-#define LAPTOP_MAY_WAIT if (laptop::turn(), false) {} else
+#define LAPTOP_MAY_WAIT(ONLY_LOOKS) if (laptop::turn(ONLY_LOOKS), false) {} else
 #endif
 void left_early();                        // this thread returns from within a loop
 void passed_by(const void* site);         // an `if` in a loop with a barrier inside

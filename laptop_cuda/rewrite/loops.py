@@ -1,9 +1,12 @@
 """Loops in a kernel: a step for one that may wait, an announced `return`, and a barrier that is passed by."""
-from ..text.statements import counts, names_one, volatile
+import re
+
+from ..text.statements import CHANGES, counts, names_one, volatile
 from ..text.tokens import match_forward
 from .passes import Edits, Part
 
-LEFT_EARLY, PASSED_BY, MAY_WAIT = " laptop::left_early()", " else laptop::passed_by();", "LAPTOP_MAY_WAIT "
+LEFT_EARLY, PASSED_BY, MAY_WAIT = " laptop::left_early()", " else laptop::passed_by();", "LAPTOP_MAY_WAIT({}) "
+HARMLESS = re.compile(r"while|for|if|volatile|__nanosleep|__threadfence\w*|__sync\w*")
 
 
 def waiting_loops(part: Part, edits: Edits):
@@ -25,7 +28,13 @@ def waiting_loops(part: Part, edits: Edits):
         elif words == ["{", "}"]:
             edits.insert(part.tokens[body + 1].start, "laptop::turn();")
         elif names_one(part.tokens, i, body if counts(part.tokens, i) else _end(part, i, body), names):
-            edits.insert(part.tokens[body].start, MAY_WAIT, -1)
+            edits.insert(part.tokens[body].start, MAY_WAIT.format(str(_only_looks(part, i, _end(part, i, body))).lower()), -1)
+
+
+def _only_looks(part: Part, first: int, last: int) -> bool:
+    """Whether these tokens change nothing that the loop could come to an end by."""
+    return not any(part.tokens[i].text in CHANGES or part.tokens[i].text == "(" and part.tokens[i - 1].kind == "name"
+                   and not HARMLESS.fullmatch(part.tokens[i - 1].text) for i in range(first, last))
 
 
 def _end(part: Part, first: int, body: int) -> int:

@@ -211,7 +211,11 @@ void perhaps_waits(Thread* t) {
     ++t->warp->block->rounds;
     park(State::FULL);           // for a thread that has not had its turn
 }
-void in_loop() { if (current && !current->log) perhaps_waits(current); }
+void in_loop(bool only_looks) {
+    if (!current || current->log) return;
+    if (!only_looks) run->slices = 0;        // it comes further by what it writes, perhaps
+    perhaps_waits(current);
+}
 
 int update_how = 0;
 void will_update(void* p, size_t bytes, const void* site, int how) {

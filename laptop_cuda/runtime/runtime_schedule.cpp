@@ -590,10 +590,13 @@ static void put_away(Block& b) {
     b.gave_stacks = true;
 }
 
-// Whether its threads are where they were after an earlier turn.
+// Whether its threads are where they were after an earlier turn, and what they have looked at last is as it was.
 static bool is_known(Block& b) {
     uint64_t sum = 0;
-    for (const Thread& t : b.threads) sum = sum * 31 + std::hash<std::string_view>()({t.kept.data(), t.kept.size()});
+    for (const Thread& t : b.threads) {
+        sum = sum * 31 + std::hash<std::string_view>()({t.kept.data(), t.kept.size()});
+        if (t.awaits) sum = sum * 31 + *(const uint64_t*)(t.awaits & ~7ull);
+    }
     Busy busy;
     return b.states.size() >= MOST_STATES || !b.states.insert(sum).second;
 }

@@ -40,9 +40,9 @@ UNTOUCHED = [
     ("do { --n; } while (n); while (n) ;", "do { --n; } while (n); while (n) laptop::turn();"),
     ("for (int i = 0; i < n; ++i) { f(i); }", None), ("while (n) --n;", None),
     ("do for (;;) ; while (n);", "do for (;;) laptop::turn(); while (n);"),
-    ("volatile int* f = p; while (*f) { --n; }", "volatile int* f = p; while (*f) LAPTOP_MAY_WAIT { --n; }"),
-    ("for (; *(volatile int*)p;) --n;", "for (; *(volatile int*)p;) LAPTOP_MAY_WAIT --n;"),
-    ("do { n = (volatile int&)g; } while (n);", "do LAPTOP_MAY_WAIT { n = (volatile int&)g; } while (n);"),
+    ("volatile int* f = p; while (*f) { --n; }", "volatile int* f = p; while (*f) LAPTOP_MAY_WAIT(false) { --n; }"),
+    ("for (; *(volatile int*)p;) --n;", "for (; *(volatile int*)p;) LAPTOP_MAY_WAIT(false) --n;"),
+    ("do { n = (volatile int&)g; } while (n);", "do LAPTOP_MAY_WAIT(false) { n = (volatile int&)g; } while (n);"),
     ("volatile int v; for (int i = 0; i < n; ++i) { v = i; }", None),
     ('while (n) { asm volatile(""); --n; }', "while (n) { (void)0; --n; }")])
 def test_a_loop_without_a_body_gets_one(body, wanted):

@@ -65,11 +65,14 @@ def test_blocks_wait_for_later_ones(mod, order):
     launch(order, mod.next[5, 1], flag, out)
     assert out[0] == 43210
     launch(order, mod.polled[2, 1], flag[4:], out, 1)
-    assert out[0] in (2, 3)
+    assert out[0] == 2
+    if order == "plain":                     # in a loop of its own that looks often, and comes to its end
+        mod.climbs[1, 1](out)
+        assert out[0] == 10**8
 
 
 @pytest.mark.parametrize("order", ORDERS[:2])
-@pytest.mark.parametrize("kernel, block, line", [("lost", 32, 18), ("kept", 1, 20), ("polled", 1, 27)])
+@pytest.mark.parametrize("kernel, block, line", [("lost", 32, 18), ("kept", 1, 20), ("polled", 1, 26)])
 def test_a_wait_that_nothing_ends_is_a_deadlock(mod, order, kernel, block, line):
     args = [np.zeros(1, "i4"), np.zeros(1, "i4"), 0][:{"lost": 1, "kept": 2, "polled": 3}[kernel]]
     with pytest.raises(cuda.KernelError, match="waits in a loop for memory that nobody changes") as caught:
