@@ -5,7 +5,7 @@ from ..text.statements import CHANGES, counts, names_one, volatile
 from ..text.tokens import match_forward
 from .passes import Edits, Part
 
-LEFT_EARLY, PASSED_BY, MAY_WAIT = " laptop::left_early()", " else laptop::passed_by();", "LAPTOP_MAY_WAIT({}) "
+LEFT_EARLY, PASSED_BY = " laptop::left_early()", " else laptop::passed_by();"
 HARMLESS = re.compile(r"while|for|if|volatile|__nanosleep|__threadfence\w*|__sync\w*")
 
 
@@ -18,17 +18,18 @@ def waiting_loops(part: Part, edits: Edits):
             continue
         if part.tokens[i].text == "do":
             body = i + 1
-            tails.add(_tail(part, body))
+            tails.add(_until("while", part, body))
         else:
             body = match_forward(part.tokens, i + 1) + 1
         returns_within(part, edits, body, left)
-        words = part.words(body, body + 2)
+        words, last = part.words(body, body + 2), _end(part, i, body)
         if words[:1] == [";"]:
             edits.insert(part.tokens[body].start, "laptop::turn()")
         elif words == ["{", "}"]:
             edits.insert(part.tokens[body + 1].start, "laptop::turn();")
-        elif names_one(part.tokens, i, body if counts(part.tokens, i) else _end(part, i, body), names):
-            edits.insert(part.tokens[body].start, MAY_WAIT.format(str(_only_looks(part, i, _end(part, i, body))).lower()), -1)
+        elif words and names_one(part.tokens, i, body if counts(part.tokens, i) else last, names):
+            looks = str(_only_looks(part, i, last)).lower()
+            edits.insert(part.tokens[body].start, f"LAPTOP_MAY_WAIT({looks}) ", -1)
 
 
 def _only_looks(part: Part, first: int, last: int) -> bool:
@@ -39,16 +40,13 @@ def _only_looks(part: Part, first: int, last: int) -> bool:
 
 def _end(part: Part, first: int, body: int) -> int:
     """The last token of the loop that begins at `first`."""
-    at = _tail(part, body) if part.tokens[first].text == "do" else body
-    while at < len(part.tokens) - 1 and part.tokens[at].text not in (";", "}"):
-        at = match_forward(part.tokens, at) if part.tokens[at].text in ("(", "[", "{") else at + 1
-    return at
+    at = _until("while", part, body) if part.tokens[first].text == "do" else body
+    return match_forward(part.tokens, at) if part.words(at, at + 1) == ["{"] else _until(";", part, at)
 
 
-def _tail(part: Part, body: int) -> int:
-    """The `while` that ends the `do` with this body."""
-    at = body
-    while at < len(part.tokens) and part.tokens[at].text != "while":
+def _until(text: str, part: Part, at: int) -> int:
+    """The next such token, outside brackets."""
+    while at < len(part.tokens) - 1 and part.tokens[at].text != text:
         at = match_forward(part.tokens, at) + 1 if part.tokens[at].text in ("(", "[", "{") else at + 1
     return at
 

@@ -26,7 +26,7 @@ UNTOUCHED = [
     'const char* s = "__shared__ float t[2]; k<<<1, 2>>>(x)";',
     'const char* s = R"x(k<<<1, 2>>>(x) " __shared__ )x"; char c = \'"\';',
     "std::vector<std::vector<std::vector<int>>> deep; int big = 1'000'000;",
-    "#define TEXT \"__shared__ float x;\"\n#if 0\ndon't \" unbalanced {{{\n#endif\nint x;",
+    "#define TEXT \"__shared__ float x;\"\n#if 0\ndon't \" unbalanced {{{\n#endif\nint x;", "#define WAIT(p) while (*(volatile int*)p)\n",
     "template <class A, int N = (4 > 3)> struct pair_of { A a[N]; };",
     "long host() { return clock(); } __device__ long f(Watch w) { return w.clock() + std::clock(); }",
     "struct Watch { __device__ long clock() { return t; } __device__ long read() { return clock(); } };"]

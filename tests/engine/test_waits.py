@@ -65,10 +65,9 @@ def test_blocks_wait_for_later_ones(mod, order):
     launch(order, mod.next[5, 1], flag, out)
     assert out[0] == 43210
     launch(order, mod.polled[2, 1], flag[4:], out, 1)
-    assert out[0] == 2
     if order == "plain":                     # in a loop of its own that looks often, and comes to its end
         mod.climbs[1, 1](out)
-        assert out[0] == 10**8
+    assert out[0] == (10**8 if order == "plain" else 2)
 
 
 @pytest.mark.parametrize("order", ORDERS[:2])
