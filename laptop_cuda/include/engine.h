@@ -358,7 +358,7 @@ LAPTOP_FN void copy_unseen(void* to, const void* from, size_t bytes) {
     else ::__builtin_memcpy(to, from, bytes);
 }
 void in_loop(bool only_looks);
-LAPTOP_FN constexpr void turn(bool only_looks = true) {       // the body of a loop that has none: it may wait for others
+LAPTOP_FN constexpr void turn(bool only_looks = true) {       // of a loop that may wait for others; or come to an end by what it does
     if (!LAPTOP_TRACED && !__builtin_is_constant_evaluated()) in_loop(only_looks);
 }
 #if LAPTOP_TRACED

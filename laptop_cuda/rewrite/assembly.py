@@ -2,13 +2,14 @@
 import re
 
 from .. import ptx
+from ..text.statements import ASM
 from ..text.tokens import match_forward
 from .passes import Edits, Part
 
 
 def assembly(part: Part, edits: Edits):
     """Inline PTX becomes calls (ptx/). Assembly of the host's processor stays."""
-    for i in part.all("asm", "__asm__", "__asm"):
+    for i in part.all(*ASM):
         near = range(i, min(i + 4, len(part.tokens)))
         opening = next((n for n in near if part.tokens[n].text == "("), None)
         if opening is None or part.file and part.file.namespace[i] is not None:

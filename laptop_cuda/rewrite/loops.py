@@ -22,7 +22,7 @@ def waiting_loops(part: Part, edits: Edits):
         else:
             body = match_forward(part.tokens, i + 1) + 1
         returns_within(part, edits, body, left)
-        words, last = part.words(body, body + 2), _end(part, i, body)
+        words, last = part.words(body, body + 2), _end(part, i, body) if names else body
         if words[:1] == [";"]:
             edits.insert(part.tokens[body].start, "laptop::turn()")
         elif words == ["{", "}"]:

@@ -8,8 +8,7 @@ from torch.utils._pytree import tree_leaves
 from ..running.results import Foreign, with_article
 
 SMALL = 64          # a tensor with at most so many elements is shown whole
-WIDE = 12           # numbers per line
-LONG = 2 * WIDE     # a longer row is shown by its first numbers and its last
+WIDE = 12           # numbers per line; a row of more than two lines is shown by its ends
 
 
 def dtype_name(tensor: torch.Tensor) -> str:
@@ -89,7 +88,7 @@ def _rows(tensor: torch.Tensor) -> str:
     def build(shape, indent):
         if len(shape) == 1:
             row = [next(cells) for _ in range(shape[0])]
-            if len(row) > LONG:
+            if len(row) > 2 * WIDE:
                 row[WIDE - 2:-1] = ["..."]
             lines = [", ".join(row[i:i + WIDE]) for i in range(0, len(row), WIDE)]
             return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
