@@ -1,5 +1,6 @@
 """Every declared exercise, one by one; then the framework with everything a student may do to it."""
 import ast
+import importlib
 import os
 import random
 import re
@@ -23,6 +24,7 @@ from course_lib.exercises.parts import MISSING
 from course_lib.exercises.notebook import card, check_line
 from course_lib.exercises.judging.compare import exact, number
 from course_lib.exercises.judging.recognise import recognise
+from course_lib.exercises.running.limits import TimeIsUp, time_limit
 from course_lib.exercises.running.results import Outcome
 from course_lib.exercises.judging.screen import normal
 from course_lib.exercises.judging.show import show
@@ -791,6 +793,28 @@ def test_what_is_forbidden_is_found_by_what_is_called(name):
     said = ("may not be used here", "switches off", "starts a thread or a process", "reaches into the process",
             "copies the cache")
     assert verdict.status == WRONG and any(words in verdict.headline for words in said), str(verdict)
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_an_import_comes_to_its_end_before_the_time_is_up(aside, tmp_path, monkeypatch):
+    """torch.func brings in modules for seconds: interrupted, they would stay broken for all that follows."""
+    (tmp_path / f"slow_{aside}.py").write_text("import time\nfor _ in range(30):\n    time.sleep(0.01)\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = []
+
+    def work():
+        with pytest.raises(TimeIsUp), time_limit(0.1):
+            seen.append(importlib.import_module(f"slow_{aside}").whole)
+            while True:
+                pass
+        seen.append("stopped")
+    if aside:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join(20)
+    else:
+        work()
+    assert seen == [True, "stopped"]
 
 
 def test_a_property_is_not_asked_of_a_value_of_another_shape():
