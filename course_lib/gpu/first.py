@@ -49,7 +49,7 @@ def steps() -> list[Step]:
         Step("counters", [*course, "gpu-check", "--only", "ncu"], 300,
              "requests and sectors equal; kernels with cp.async too"),
         Step("patterns", [PYTHON, "-m", "course_lib.gpu.patterns"], 300,
-             "tests/tools/test_gpu_patterns.py holds the engine to this card's answers"),
+             "tests/tools/test_gpu_results.py holds the engine to this card's answers"),
         Step("memcheck", [*sanitizer, "--tool", "memcheck", *SUITE, *SANITIZED], 300, "0 errors"),
         Step("racecheck", [*sanitizer, "--tool", "racecheck", *SUITE, *SANITIZED], 400, "0 hazards",
              beside=True),

@@ -185,7 +185,7 @@ bool word_per_bank(const Request& r, const uint64_t* at, uint64_t width, uint64_
 // together. Accesses of 8 bytes go in two halves of the warp, of 16 bytes in four quarters; a load of which
 // lanes share addresses in pairs goes in half as many parts. Each part takes as many passes as its busiest bank.
 // A store of cp.async serves lanes of one word one by one; one of 16 bytes, which goes past L1, has no conflicts.
-// `Machine.bank_parts` in machine.py is the same rule without cp.async; tests/tools/test_gpu_patterns.py holds it to a card.
+// `Machine.bank_parts` in machine.py is the same rule without cp.async; tests/tools/test_gpu_results.py holds it to a card.
 static void count_wavefronts(const Request& r, const Block& b, Site& site) {
     uint64_t at[32], width = run->bank_bytes, banks = run->banks;
     places_in_shared(r, b, at);

@@ -4,7 +4,7 @@ import torch
 
 from adversaries import cheats
 import laptop_cuda as cuda
-from engine_kit import use_compiler
+from engine_kit import COMPILERS, use_compiler
 
 GOOD = """#include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
@@ -87,7 +87,7 @@ def test_a_copy_that_is_not_counted_is_refused(name, monkeypatch):
 COUNTED = [n for n in cheats.COPIES if n not in cheats.UNCOUNTED]
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++", "clang++-19"])
+@pytest.mark.parametrize("compiler", [*COMPILERS, pytest.param("clang++-19", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "a struct by value" else pytest.mark.slow)
                           for n in COUNTED])
 def test_any_other_copy_is_counted(name, compiler, monkeypatch):

@@ -7,7 +7,7 @@ busiest bank has distinct words, 8-byte accesses going by half-warps and 16-byte
 of which go together in a load whose lanes share addresses in pairs (test_readings.py).
 Arrays begin on a multiple of 256 bytes. Every kernel here is launched with counts worked out in its comment; single
 accesses of banks, strides, lanes that share and vectors are held to a card's own counters in
-tests/tools/test_gpu_patterns.py.
+tests/tools/test_gpu_results.py.
 """
 from dataclasses import dataclass
 from typing import Callable

@@ -8,6 +8,7 @@ import time
 import pytest
 import torch
 
+from engine_kit import COMPILERS
 import laptop_cuda as cuda
 from laptop_cuda import build
 from laptop_cuda.toolchain import cache, compilers, watching
@@ -211,7 +212,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("source, line, words", ERRORS)
 def test_errors_name_the_students_line(source, line, words, compiler, needs, monkeypatch):
     monkeypatch.setenv("CXX", needs(compiler))
@@ -225,7 +226,7 @@ def test_errors_name_the_students_line(source, line, words, compiler, needs, mon
     assert "laptop" not in str(error) and "/kernels/" not in str(error) and len(str(error).splitlines()) <= 12
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("compiler", COMPILERS)
 def test_falling_off_a_function_is_no_error_until_it_happens(compiler, needs, monkeypatch):
     monkeypatch.setenv("CXX", needs(compiler))
     mod = cuda.compile("__device__ float f(float x) { if (x < 1) return 2; else if (x > 1) return 3; }\n"

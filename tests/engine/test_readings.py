@@ -17,7 +17,7 @@ from laptop_cuda.__main__ import main
 MODULE = cuda.load(Path(__file__).with_name("readings.cu"))
 
 # Loads of shared memory of 8 and 16 bytes per lane that others have read on a card: which vector lane t reads
-# (None: it is inactive), its wavefronts and bank conflicts. Ours are in tests/tools/test_gpu_patterns.py.
+# (None: it is inactive), its wavefronts and bank conflicts. Ours are in tests/tools/test_gpu_results.py.
 WIDE = {
     "t": (8, lambda t: t, 2, 0),
     "t / 2": (8, lambda t: t // 2, 1, 0),

@@ -4,7 +4,9 @@ import importlib
 import os
 import random
 import re
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
@@ -23,6 +25,7 @@ from course_lib.exercises.declare import KINDS, declared, load_chapter
 from course_lib.exercises.parts import MISSING
 from course_lib.exercises.notebook import card, check_line
 from course_lib.exercises.judging.compare import exact, number
+from course_lib.exercises.judging.counting import over_counts, used
 from course_lib.exercises.judging.recognise import recognise
 from course_lib.exercises.running.limits import TimeIsUp, time_limit
 from course_lib.exercises.running.results import Outcome
@@ -795,26 +798,20 @@ def test_what_is_forbidden_is_found_by_what_is_called(name):
     assert verdict.status == WRONG and any(words in verdict.headline for words in said), str(verdict)
 
 
-@pytest.mark.parametrize("aside", [False, True])
-def test_an_import_comes_to_its_end_before_the_time_is_up(aside, tmp_path, monkeypatch):
+@pytest.mark.parametrize("run", [lambda work: work(), lambda work: ThreadPoolExecutor().submit(work).result()],
+                         ids=["here", "aside"])
+def test_an_import_comes_to_its_end_before_the_time_is_up(run, tmp_path, monkeypatch):
     """torch.func brings in modules for seconds: interrupted, they would stay broken for all that follows."""
-    (tmp_path / f"slow_{aside}.py").write_text("import time\nfor _ in range(30):\n    time.sleep(0.01)\nwhole = True\n")
+    (tmp_path / "slow.py").write_text("import time\nfor _ in range(30):\n    time.sleep(0.01)\nwhole = True\n")
     monkeypatch.syspath_prepend(tmp_path)
-    seen = []
+    monkeypatch.delitem(sys.modules, "slow", raising=False)
 
     def work():
         with pytest.raises(TimeIsUp), time_limit(0.1):
-            seen.append(importlib.import_module(f"slow_{aside}").whole)
+            assert importlib.import_module("slow").whole
             while True:
                 pass
-        seen.append("stopped")
-    if aside:
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join(20)
-    else:
-        work()
-    assert seen == [True, "stopped"]
+    run(work)
 
 
 def test_a_property_is_not_asked_of_a_value_of_another_shape():
@@ -934,3 +931,32 @@ def test_a_chapter_has_all_kinds_in_order(chapter):
     assert {e.kind for e in here} == set(KINDS) - without.get(chapter, set())
     assert [e.id for e in here] == [f"{CHAPTERS.index(chapter)}.{i + 1}" for i in range(len(here))]
     assert chapter != "w2_attention" or sum(e.language == "cuda" for e in here) == 1
+
+
+def over(counts):
+    exercise = SimpleNamespace(budget=lambda case: {"sectors": 10, "barriers": 2}, least=None)
+    return over_counts(exercise, None, SimpleNamespace(counts=counts))
+
+
+def test_counts_within_a_budget_and_above():
+    assert over({"sectors": 8, "atomics": 2, "barriers": 2}) is None
+    assert over({"sectors": 8, "atomics": 3, "barriers": 2}).startswith("uses 11 sectors where 10 are enough")
+    assert used({"barriers": 3, "atomics": 5}, "barriers") == 3
+
+
+def test_serial_work_and_tiles_that_are_elsewhere_are_named():
+    exercise = SimpleNamespace(budget=lambda case: {"longest_thread": 3 * 275, "sectors": 9}, least=lambda case: 4096)
+
+    def told(**counts):
+        return over_counts(exercise, None, SimpleNamespace(counts={"sectors": 8, "shared_bytes": 4096} | counts))
+    assert told(longest_thread=825) is None
+    assert "one thread does 826 steps, the reference's longest does 275" in told(longest_thread=826, sectors=10)
+    assert "take 4,095 bytes per block, and that takes 4,096" in told(longest_thread=1, shared_bytes=4095)
+
+
+@pytest.mark.parametrize("counts",
+                         [None, {}, {"sectors": 8}, {"sectors": float("nan"), "barriers": 0},
+                          {"sectors": -9, "barriers": 0}, {"sectors": 8, "atomics": -8, "barriers": 0},
+                          {"sectors": "8", "barriers": 0}, {"sectors": True, "barriers": 0}])
+def test_what_is_no_count_is_within_no_budget(counts):
+    assert "was not counted" in over(counts)

@@ -1,14 +1,16 @@
-"""What a notebook says was measured on a card."""
+"""What a notebook says was measured on a card; what cards count for single accesses, beside the engine's counts."""
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from course_lib.gpu import results as gpu_results
+from course_lib.gpu import patterns, results as gpu_results
 from course_lib import exercises
 from course_lib.gpu.results import CHAPTERS, gpu_table
 
+PATTERNS = sorted(gpu_results.FOLDER.glob("*/patterns.json"))
 KERNEL_FILES = Path(__file__).resolve().parents[2] / "kernels"
 
 
@@ -82,3 +84,27 @@ def test_a_kernel_that_is_right_and_not_timed_is_named(tmp_path, monkeypatch, ca
     assert gpu_results.right_as_they_are(tmp_path / "a_card") == set()      # seen with unknown sources
     (tmp_path / "a_card/checked.json").write_text(json.dumps(made | {"sources": gpu_results.sources()}))
     assert gpu_results.right_as_they_are(tmp_path / "a_card") == set(made["right"])
+
+
+@pytest.mark.parametrize("file", PATTERNS, ids=lambda file: file.parent.name)
+def test_the_engine_counts_as_the_card_does(file):
+    launches = json.loads(file.read_text())["launches"]
+    assert len(launches) == 390
+    for kernel, at, *card in launches:
+        engine, places = patterns.counted(kernel, at), [place for place in at if place >= 0]
+        if kernel == "copy_async<16>":          # the card's counters leave it out
+            assert card == [0, 0] and engine[1] == 0
+        elif engine:
+            assert (kernel, at, *card) == (kernel, at, *engine)
+        else:       # the lanes of a bank one by one, those of one address too; twice where it is a loop
+            assert card[0] == max(Counter(p % 32 for p in places).values()) * (2 if "float" in kernel else 1)
+
+
+def test_the_file_is_what_the_card_s_answers_make():
+    text = PATTERNS[0].read_text()
+    made = json.loads(text)
+    read = [(kernel.partition("<")[0], dict(zip(made["counters"][kernel.partition("<")[0]], counts)))
+            for kernel, _, *counts in made["launches"]]
+    assert patterns.written(made["card"], made["date"], read) == text
+    with pytest.raises(ValueError, match="390 launches; its table has 389"):
+        patterns.written(made["card"], made["date"], read[:-1])

@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 
-IMPORTS = 30                # seconds more that imports may take: torch has parts that a slow disk reads for ten
+IMPORTS = 30                # seconds more that imports may take: parts of torch come from a slow disk for ten
 
 
 class TimeIsUp(BaseException):
