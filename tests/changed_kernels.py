@@ -4,6 +4,8 @@ import shutil
 from os.path import commonprefix
 from pathlib import Path
 
+import pytest
+
 from course_lib import cuda
 
 TOKEN = re.compile(r'//[^\n]*|\s+|("[^"]*"|\w[\w.]*|->|::|&&|\|\||\+\+|--|[-+*/%&|^<>=!]=|.)')
@@ -40,6 +42,20 @@ def changed_kernels(folder: Path, word: str, changes: list[tuple[str, str]], *be
     missing = [change for n, change in enumerate(changes, 1) if n not in found]
     assert not missing, missing
     return cuda.load(kernels / f"{word}.cu")
+
+
+def proved(kernel, wanted: set[str], **asked) -> set[str]:
+    """Those of the wanted claims that hold for every size; one that is refuted once is asked no more."""
+    from laptop_cuda.proofs.claims import Claims
+    from laptop_cuda.proofs.solve import Solver
+
+    def refute(self, claim, *more, once=Claims.refute, **named):
+        if claim in {*wanted, "overflow", "barriers"} and self.found[claim].verdict == "proved":
+            once(self, claim, *more, **named)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Claims, "refute", refute)
+        patch.setattr(Solver, "smallest", lambda self, *_: ({}, self.solver.model(), False))
+        return wanted & {f.claim for f in cuda.prove(kernel, **asked).findings if f.verdict == "proved"}
 
 
 def core(before: str, after: str) -> tuple[int, int, bool, str]:

@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
+from course_lib.checks import check_count
 from course_lib.datasets import DATA
 from course_lib.files import write_whole
 
@@ -23,6 +24,7 @@ class Arrival(NamedTuple):
 
 def draw_trace(n=400, context=2048, gap=10, seed=0):
     """n requests that each fit into the context; on average one arrives every `gap` steps."""
+    check_count("context", context, 64)         # in less, hardly any would fit
     rng, trace, now = random.Random(seed), [], 0.0
     while len(trace) < n:
         prompt = max(1, round(_lognormal(rng, mean=161, sigma=1.2)))

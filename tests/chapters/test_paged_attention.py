@@ -605,10 +605,10 @@ def test_a_machine_drives_the_engine():
 
 @pytest.mark.slow
 def test_ten_thousand_steps():
-    drive(Blocks, examples=150, steps=70)
+    drive(Blocks, examples=60, steps=70)
     Serving.happened.clear()
-    drive(Serving, examples=260, steps=60)
+    drive(Serving, examples=90, steps=60)
     happened = Serving.happened
     assert happened["steps"] >= 10_000
     kinds = "refused", "forked", "cancelled", "preempted", "out_of_blocks", "finished"
-    assert min(happened[kind] for kind in kinds) >= 200
+    assert min(happened[kind] for kind in kinds) >= 40, happened

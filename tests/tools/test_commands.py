@@ -11,6 +11,7 @@ from nbformat.sign import NotebookNotary
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib.tools import clean, clean_kernel, doctor, fresh, install, lab, notebooks as notebooks_tool
+from course_lib.tools.notebooks import chapter_notebooks
 from course_lib.__main__ import main
 from course_lib.teaching import solve
 

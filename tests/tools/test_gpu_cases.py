@@ -1,12 +1,13 @@
 """The cases of all kernels: on the CPU engine with the small shapes, on a card with all of them."""
 import math
+import re
 import secrets
 
 import pytest
 import torch
 
 from course_lib import cuda
-from course_lib.gpu import build, pretend
+from course_lib.gpu import build, pretend, registers
 from course_lib.gpu.case import BF16, F16, Case, poisoned
 from course_lib.gpu.cases import CASES
 from course_lib.gpu.results import CHAPTERS, kernels_of
@@ -69,6 +70,12 @@ def launched():
 @by_case
 def test_a_case_launches_what_it_names(case, launched):
     assert set(case.kernels) <= launched[case.name].kernels()
+
+
+def test_the_table_of_registers_has_every_instance_that_a_card_would_launch(launched):
+    """`python -m course_lib gpu-registers` makes it again after a change of kernels or cases."""
+    listed = set(re.findall(r"^  (\w+(?:<.*>)?) ", registers.FILE.read_text(), re.M))
+    assert listed == {launch.name for card in launched.values() for launch in card.launches}
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """gpu-first without a card: its order and limits, and tools that are missing, refuse, hang or are newer."""
 import json
-import re
 import sys
 
 import pytest
@@ -70,13 +69,3 @@ def test_results_of_the_card_are_collected(tmp_path, monkeypatch):
     with pretend.card():
         first.collect(tmp_path)
     assert (tmp_path / "bench.json").read_text() == "{}"
-
-
-@pytest.mark.slow
-def test_the_table_of_registers_has_every_instance_that_a_card_would_launch():
-    """`python -m course_lib gpu-registers` makes it again after a change of kernels or cases."""
-    if not registers.FILE.exists():
-        pytest.skip("not run: data/gpu/registers.txt is missing (python -m course_lib gpu-registers, with "
-                    "nvcc)")
-    listed = set(re.findall(r"^  (\w+(?:<.*>)?) ", registers.FILE.read_text(), re.M))
-    assert listed == set().union(*registers.launched().values())
