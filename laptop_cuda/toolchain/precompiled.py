@@ -13,15 +13,19 @@ from .compilers import Compiler, files_in
 HEAD = "#include <each_thread.h>\n#include <laptop_entries.h>\n"      # how a generated source begins
 KEPT = 24 * 3600                        # seconds: those of other flags and of older engines go, 27 MB each
 FOLDER = "precompiled-"
+# clang 14 takes va_list for another type after headers of this kind, unless these have made one
+MAKES_A_LIST = ("static inline void laptop_list(int n, ...)"
+                " { __builtin_va_list a; __builtin_va_start(a, n); __builtin_va_end(a); }\n")
+TRIED = "#include <string>\nauto tried(double v) { return std::to_string(v); }\n"
 
 
 def precompiled(tool: Compiler, flags: list[str], include: list[str]) -> list[str]:
-    """What to tell the compiler of a source that begins with HEAD. Nothing with zig, nor with clang, which
-    refuses `std::to_string` after headers of this kind (clang 14: two types of one name for a va_list).
+    """What to tell the compiler of a source that begins with HEAD. Nothing with zig, nor with a clang that
+    refuses what comes after headers of this kind.
 
     Made once for a compiler and its flags, and again when a header has changed. LAPTOP_CUDA_PRECOMPILED=0
     does without: a folder that is thrown away after one kernel would not get its 27 MB back."""
-    if tool.zig or tool.clang or os.environ.get("LAPTOP_CUDA_PRECOMPILED") == "0":
+    if tool.zig or os.environ.get("LAPTOP_CUDA_PRECOMPILED") == "0":
         return []
     kept = [f for f in flags if not f.startswith(("-I", "-iquote", "-fdump", "-Wpedantic"))] + include
     folder = cache() / (FOLDER + digest(HEAD, *kept, *tool.command, tool.version))
@@ -47,13 +51,16 @@ def _fresh(made: Path) -> bool:
 
 def _make(tool: Compiler, flags: list[str], made: Path) -> None:
     folder = made.parent
-    (folder / "start.h").write_text(HEAD)
+    (folder / "start.h").write_text(HEAD + MAKES_A_LIST * tool.clang)
     new = folder / f"{secrets.token_hex(8)}.new"
     depends = folder / "start.d"
     begun = time.time_ns()
     command = [*tool.command, *flags, "-x", "c++-header", "-MD", "-MF", depends, "-c", folder / "start.h",
                "-o", new]
     done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True)
+    if tool.clang and not done.returncode:
+        command = [*tool.command, *flags, "-fsyntax-only", "-include-pch", new, "-"]
+        done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, input=TRIED.encode())
     if done.returncode:
         new.write_bytes(b"")                    # the build without it will say what is wrong
         depends.write_text("start.h:")

@@ -8,7 +8,7 @@ from ..text.diagnostics import unset_variables
 from .compilers import Compiler
 from .precompiled import precompiled
 
-OF_GCC = ["-O1", "-fno-tree-ccp", "-fno-tree-fre", "-Wuninitialized", "-Wmaybe-uninitialized", "-S", "-o", os.devnull]
+OF_GCC = ["-O1", "-fno-tree-ccp", "-fno-tree-fre", "-Wuninitialized", "-Wmaybe-uninitialized"]
 BLANK = re.compile(r"//.*|/\*[\s\S]*?\*/|^\s*#.*|\([^()]*\)|\b(?:struct|union|class)\b[^;{}()=]*\{[^{}]*\}", re.M)
 # An array's elements of 4 and 8 bytes are seen by the run alone (runtime_own.cpp).
 BARE = re.compile(r"(?<=[;{}])\s*(?!(?:return|using|typedef|extern|goto|struct|static|else|delete|case|template)\b)"
@@ -20,7 +20,7 @@ SET = re.compile(r"(?:^|[;}]|\bfor \()\s*\0 =[^=]|\b(?:cu\w+|sincosf?)\((?:[^;()
 # are set on some paths only, so that the run looks at each whose first use is not that it is set.
 PLAIN = re.compile(r"\bstruct\s+(?:__align__\(\d+\)\s*|alignas\(\d+\)\s*)?(\w+)\s*\{([^{}()=]*)\}")
 GIVEN = re.compile(r"(?:^|[;{}])\s*\0(?:\.\w+)? =[^=]|&\0|[(,]\s*\0\s*[,)]")
-OF_CLANG = ["-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized", "-fsyntax-only"]
+OF_CLANG = ["-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized"]
 
 
 def look(tool: Compiler, flags: list[str], folder: Path, files: dict[str, str],
@@ -31,8 +31,9 @@ def look(tool: Compiler, flags: list[str], folder: Path, files: dict[str, str],
         return []
     names, made = [name for name in files if any(bare(files[name]))], []
     kept = [f for f in flags if f not in tool.traced() and not f.startswith("-fdump")]
-    own = precompiled(tool, [*kept, *OF_GCC[:-3]], include) if include and names else []
-    command = [*tool.command, *kept, *own, *(OF_CLANG if tool.clang else OF_GCC)]
+    kept += OF_CLANG if tool.clang else OF_GCC
+    own = precompiled(tool, kept, include) if include and names else []
+    command = [*tool.command, *kept, *own, *(["-fsyntax-only"] if tool.clang else ["-S", "-o", os.devnull])]
     for name in names:
         with open(folder / f"{name}.unset", "w") as told:
             made.append(subprocess.Popen([*command, name], cwd=folder, stderr=told, env=os.environ | {"LC_ALL": "C"}))
