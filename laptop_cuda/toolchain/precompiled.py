@@ -28,13 +28,14 @@ def precompiled(tool: Compiler, flags: list[str], include: list[str]) -> list[st
     if tool.zig or os.environ.get("LAPTOP_CUDA_PRECOMPILED") == "0":
         return []
     kept = [f for f in flags if not f.startswith(("-I", "-iquote", "-fdump", "-Wpedantic"))] + include
-    folder = cache() / (FOLDER + digest(HEAD, *kept, *tool.command, tool.version))
+    head = HEAD + MAKES_A_LIST * tool.clang
+    folder = cache() / (FOLDER + digest(head, *kept, *tool.command, tool.version))
     made = folder / "start.h.gch"
     if not _fresh(made):
         with locked(folder):
             if not _fresh(made):
                 _forget(folder)
-                _make(tool, kept, made)
+                _make(tool, head, kept, made)
     used(folder)
     return ["-include", str(folder / "start.h")] if made.stat().st_size else []
 
@@ -49,9 +50,9 @@ def _fresh(made: Path) -> bool:
         return False
 
 
-def _make(tool: Compiler, flags: list[str], made: Path) -> None:
+def _make(tool: Compiler, head: str, flags: list[str], made: Path) -> None:
     folder = made.parent
-    (folder / "start.h").write_text(HEAD + MAKES_A_LIST * tool.clang)
+    (folder / "start.h").write_text(head)
     new = folder / f"{secrets.token_hex(8)}.new"
     depends = folder / "start.d"
     begun = time.time_ns()

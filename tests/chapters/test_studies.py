@@ -20,6 +20,16 @@ def loss(row):
     return sum(row["loss_after"]) / len(row["loss_after"])
 
 
+def rows():
+    return json.loads(ROWS.read_text())
+
+
+def studied(name):
+    """{row: (mean loss after tuning)} of data/<name>_study.json, and its loss of the untouched model."""
+    found = json.loads((DATA / f"{name}_study.json").read_text())["rows"]
+    return {key: loss(row) for key, row in found.items()}, next(iter(found.values()))["loss_before"]
+
+
 def attention_of(name):
     attend = linear_study.MECHANISMS[name]
     if attend is not linear_study.RotatedFeatures:
@@ -72,7 +82,7 @@ def test_the_file_is_whole(study, file):
 
 
 def test_the_order_is_what_chapter_4_says():
-    mean = {name: loss(row) for name, row in json.loads((DATA / "linear_study.json").read_text())["rows"].items()}
+    mean, _ = studied("linear")
     assert mean["softmax"] < mean["delta rule"] - 0.2 < mean["elu + 1"] - 0.4
 
 
@@ -142,16 +152,6 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
         table_command(["--out", str(out), "--steps", "2"])
 
 
-def rows():
-    return json.loads(ROWS.read_text())
-
-
-def study(name):
-    """{row: (mean loss after tuning)} of data/<name>_study.json, and its loss of the untouched model."""
-    found = json.loads((DATA / f"{name}_study.json").read_text())["rows"]
-    return {key: loss(row) for key, row in found.items()}, next(iter(found.values()))["loss_before"]
-
-
 def test_rows_are_chapters_in_order_with_a_number_in_each_column():
     assert list(rows()) == sorted(rows(), key=CHAPTERS.index)
     for row in rows().values():
@@ -161,7 +161,7 @@ def test_rows_are_chapters_in_order_with_a_number_in_each_column():
 
 @pytest.mark.parametrize("name", ["attention", "linear", "w2"])
 def test_every_study_measured_the_same_untouched_model(name):
-    assert study(name)[1] == UNTUNED
+    assert studied(name)[1] == UNTUNED
 
 
 @pytest.mark.parametrize("word, name, mechanism, control",
@@ -169,7 +169,7 @@ def test_every_study_measured_the_same_untouched_model(name):
                           ("linear_attention", "linear", "elu + 1", "softmax"),
                           ("w2_attention", "w2", "gaussians", "softmax")])
 def test_tuned_rows_are_the_means_of_their_studies(word, name, mechanism, control):
-    means, _ = study(name)
+    means, _ = studied(name)
     assert abs(rows()[word]["loss"] - means[mechanism]) < 1e-3
     assert abs(rows()[word]["control"] - means[control]) < 1e-3
 

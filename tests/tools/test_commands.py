@@ -11,7 +11,6 @@ from nbformat.sign import NotebookNotary
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib.tools import clean, clean_kernel, doctor, fresh, install, lab, notebooks as notebooks_tool
-from course_lib.tools.notebooks import chapter_notebooks
 from course_lib.__main__ import main
 from course_lib.teaching import solve
 
@@ -308,7 +307,7 @@ def test_make_says_what_is_missing():
 def test_a_copy_is_trusted_as_long_as_it_is_as_shipped(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     monkeypatch.setattr(lab, "WORK", tmp_path)
-    sources, signed, begun = chapter_notebooks()[:3], [], []
+    sources, signed, begun = notebooks_tool.chapter_notebooks()[:3], [], []
     shutil.copy(sources[2], tmp_path)
     monkeypatch.setattr(lab, "chapter_notebooks", lambda: sources)
     monkeypatch.setattr(lab, "fresh", lambda _: [shutil.copy(source, tmp_path) for source in sources[:2]])

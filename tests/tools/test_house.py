@@ -14,7 +14,6 @@ from course_lib.cuda import KERNELS
 from course_lib.tools.lint import house, style, voice
 
 FILES = sorted(KERNELS.rglob("*.cu*"))
-by_path = pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(KERNELS).as_posix())
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +94,7 @@ def test_kernels_have_one_style():
     assert done.returncode == 0, done.stderr[:2000] + "\nclang-format -i mends this"
 
 
-@by_path
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(KERNELS).as_posix())
 def test_a_file_of_kernels_is_short(file):
     lines = file.read_text().splitlines()
     assert len(lines) <= (250 if file.stem.startswith("tensor_core") else 300)
