@@ -1,7 +1,7 @@
 """Checks of queries, keys, values and masks, and of the layers that make them."""
 import torch
 
-from .tensors import check_dtype, check_integers, check_like, check_tensor
+from .tensors import broadcasts, check_dtype, check_integers, check_like, check_tensor
 from .values import (check_choice, check_count, check_dropout, check_equal, check_multiple, check_scale,
                      check_sizes)
 
@@ -68,13 +68,9 @@ def check_mask(mask, shape, device):
 
 
 def _check_mask_shape(mask, shape):
-    try:
-        fits = torch.broadcast_shapes(mask.shape, shape) == shape
-    except RuntimeError:
-        fits = False
     batch, heads = shape[:2]
     per_sequence = mask.dim() == 3 and 1 < len(mask) == batch
-    if not fits:
+    if not broadcasts(mask, shape):
         advice = ". One mask per sequence is mask[:, None]" if per_sequence else ""
         raise ValueError(f"mask must broadcast to (batch, heads, n, m) = {shape}; got shape "
                          f"{tuple(mask.shape)}{advice}")

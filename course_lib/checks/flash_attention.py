@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from course_lib.launching import C_TYPES
-from . import check_count, check_equal, check_grouped, check_integers, check_tensor, described
+from . import broadcasts, check_count, check_equal, check_grouped, check_integers, check_tensor, described
 
 LARGEST_WIDTH = 128
 
@@ -25,11 +25,7 @@ def check_flash(q, k, v, scale, key_bias, **tiles) -> float:
 def _check_bias(key_bias, k):
     check_tensor("key_bias", key_bias, kind="floating-point")
     check_equal("key_bias", "be on the device of k", key_bias.device, k.device)
-    try:
-        fits = torch.broadcast_shapes(key_bias.shape, k.shape[:3]) == k.shape[:3]
-    except RuntimeError:
-        fits = False
-    if not fits:
+    if not broadcasts(key_bias, k.shape[:3]):
         raise ValueError(f"key_bias must broadcast to (batch, n_kv_heads, n_k) = {tuple(k.shape[:3])}; "
                          f"got shape {tuple(key_bias.shape)}")
 

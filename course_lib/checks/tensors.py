@@ -23,6 +23,11 @@ def check_tensor(name, x, shape=None, kind=None, advice=""):
         raise ValueError(f"{name} must be {wanted}; got {described(x)}{advice and '. ' + advice}")
 
 
+def broadcasts(x, shape) -> bool:
+    """Whether x broadcasts to this very shape; torch.broadcast_shapes brings in half a second of symbolic algebra to say it."""
+    return x.dim() <= len(shape) and all(size in (1, want) for size, want in zip(x.shape[::-1], shape[::-1]))
+
+
 def check_floating(name, x):
     check_tensor(name, x, kind="floating-point")
 

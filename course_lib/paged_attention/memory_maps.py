@@ -130,10 +130,12 @@ def _contiguous_map(held, n_slots):
 
 def _paged_map(allocator, ends):
     """ends: {name: how long the sequence will be}."""
-    size = allocator.block_size
-    blocks = [[(size, FREE)] for _ in range(allocator.n_blocks)]
+    size, blocks = allocator.block_size, [[(allocator.block_size, FREE)]] * allocator.n_blocks
     for name, table in allocator.tables.items():
-        for i, block in enumerate(table.blocks):
+        full = table.length // size
+        for block in table.blocks[:full]:
+            blocks[block] = [(size, USED)]
+        for i, block in enumerate(table.blocks[full:], full):
             used, needed = (min(size, length - i * size) for length in (table.length, ends[name]))
             blocks[block] = [(used, USED), (needed - used, LATER), (size - needed, NEVER)]
     return [piece for block in blocks for piece in block if piece[0]]

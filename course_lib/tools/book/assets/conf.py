@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import course_lib  # noqa: F401  (keeps a grammar of addresses out: a second)
+
 project = "Attention, from the math to the metal"
 author = "the maintainers"
 copyright = "MIT licence"
