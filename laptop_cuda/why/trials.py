@@ -109,5 +109,5 @@ def outcome(result, library, entry, array: int) -> np.ndarray | None:
         finally:
             free(answer)
         a = made.arrays[array]
-        raw = np.frombuffer(stores[a.storage][a.offset:a.offset + a.bytes].tobytes(), np.uint8)
-        return np.atleast_1d(np.asarray(values(raw[None], len(raw), a.dtype.decode())[0], np.float64))
+        raw = stores[a.storage][None, a.offset:a.offset + a.bytes]
+        return np.atleast_1d(np.asarray(values(raw, a.bytes, a.dtype.decode())[0], np.float64))
