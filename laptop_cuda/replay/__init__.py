@@ -81,9 +81,7 @@ class Replay:
     def _named(self, columns: tuple[str, ...], rows: list[list]) -> list[dict]:
         names = [a["name"] for a in self.arrays]
         at = columns.index("array")
-        for row in rows:
-            row[at] = None if row[at] is None else names[row[at]]
-        return [dict(zip(columns, row)) for row in rows]
+        return [dict(zip(columns, r)) | {"array": None if r[at] is None else names[r[at]]} for r in rows]
 
     @functools.cached_property
     def registers(self) -> dict:

@@ -15,13 +15,17 @@ def shared_type(name: str, itemsize: int, texts) -> str:
     return declared(name, texts) or GUESS.get(itemsize, "uint8")
 
 
-def values(raw: np.ndarray, size: int, dtype: str) -> list:
-    """Of accesses of one size, a row of bytes each: a number, or a list where it is wider than an element; None for unknown types."""
-    half = dtype == "bfloat16"
-    try:
-        found = np.ascontiguousarray(raw[:, :size]).view("u2" if half else dtype)
-    except (TypeError, ValueError):             # no type of NumPy's; no whole number of elements
-        return [None] * len(raw)
-    if half:
-        found = (found.astype("u4") << 16).view("f4")
-    return (found[:, 0] if found.shape[1] == 1 else found).tolist()
+def value(raw: bytes, size: int, dtype: str):
+    """A number, or a list of them where the access was wider than an element; None for unknown types."""
+    if dtype == "bfloat16" and size >= 2:
+        halves = np.frombuffer(raw[:size // 2 * 2], np.uint16)
+        found = (halves.astype(np.uint32) << 16).view(np.float32)
+    else:
+        try:
+            kind = np.dtype(dtype)
+        except TypeError:
+            return None
+        if size % kind.itemsize:
+            return None
+        found = np.frombuffer(raw[:size], kind)
+    return found[0].item() if len(found) == 1 else found.tolist()

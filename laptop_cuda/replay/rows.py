@@ -4,7 +4,7 @@ import functools
 import numpy as np
 
 from ..report import ATOMIC, BARRIER, LOAD, SHARED_ATOMIC, SHARED_LOAD, SHARED_STORE, STORE
-from .element_values import item_size, shared_type, values
+from .element_values import item_size, shared_type, value
 from .recording import Recording, in_order
 
 LINE, EXCHANGE = BARRIER + 1, BARRIER + 2
@@ -43,11 +43,10 @@ class Rows:
 
     def events(self, chosen: np.ndarray | None = None) -> list[list]:
         """All of them, or those of a mask, which has all of a thread or none of them."""
-        table = self.recorded.events if chosen is None else self.recorded.events[chosen]
-        rows, been, sites, sizes = [], {}, self._sites, [*map(self._itemsize, range(len(self.types))), 0]
-        loads = np.isin(table["operation"], (LOAD, SHARED_LOAD))
-        for e, held, was in zip(table.tolist(), self._values(table, "after"), self._values(table, "before", ~loads)):
-            time, _, offset, memory, step, block, thread, interval, pc, size, operation, *_ = e
+        table = self.recorded.events
+        rows, been, sites = [], {}, self._sites
+        for e in (table if chosen is None else table[chosen]).tolist():
+            time, _, offset, memory, step, block, thread, interval, pc, size, operation, before, after = e
             place, kind = self.places[pc], KINDS[operation]
             # the pieces of a wide access are one occurrence
             key = (block, thread, pc)
@@ -55,26 +54,22 @@ class Rows:
             if last != step:
                 count += 1
             been[key] = (step, count)
-            itemsize = sizes[memory]
+            dtype = self.types[memory] if memory >= 0 else ""
             rows.append([step, block, thread, *divmod(thread, self.lanes), interval, kind, place.file,
                          place.line, sites[pc], count, None if memory < 0 else memory, offset,
-                         None if not itemsize or offset % itemsize else offset // itemsize, size, held,
-                         was, time])
+                         self._index(memory, offset), size, value(after, size, dtype),
+                         value(before, size, dtype) if kind != "load" else None, time])
         if self.refused >= 0 and chosen is None:
             rows[self.refused][-3:-1] = None, None
         return rows
 
-    def _values(self, table: np.ndarray, when: str, wanted=True) -> list:
-        """What each wanted access found or left: those of an array and a size are read together."""
-        found, groups = [None] * len(table), np.stack([table["memory"], table["size"].astype("i4")])
-        raw = np.ascontiguousarray(table[when]).view(np.uint8).reshape(-1, table.dtype[when].itemsize)
-        for memory, size in np.unique(groups, axis=1).T.tolist():
-            mine = np.flatnonzero((groups[0] == memory) & (groups[1] == size) & wanted)
-            for at, value in zip(mine.tolist(), values(raw[mine], size, self.types[memory] if memory >= 0 else "")):
-                found[at] = value
-        return found
+    def _index(self, memory: int, offset: int) -> int | None:
+        itemsize = self._itemsize(memory)
+        return None if not itemsize or offset % itemsize else offset // itemsize
 
     def _itemsize(self, memory: int) -> int:
+        if memory < 0:
+            return 0
         try:
             return item_size(self.types[memory])
         except TypeError:

@@ -10,7 +10,7 @@ import numpy as np
 from .. import launch
 from ..arguments.c_types import CStorage
 from ..launch.kernel_library import kernel_library
-from ..replay.element_values import values
+from ..replay.element_values import value
 from ..sources import files_of
 from ..text import signature
 from ..text.diagnostics import CompileError
@@ -109,5 +109,5 @@ def outcome(result, library, entry, array: int) -> np.ndarray | None:
         finally:
             free(answer)
         a = made.arrays[array]
-        raw = stores[a.storage][None, a.offset:a.offset + a.bytes]
-        return np.atleast_1d(np.asarray(values(raw, a.bytes, a.dtype.decode())[0], np.float64))
+        raw = stores[a.storage][a.offset:a.offset + a.bytes].tobytes()
+        return np.atleast_1d(np.asarray(value(raw, len(raw), a.dtype.decode()), np.float64))
