@@ -1,7 +1,6 @@
 """What every test may use: `needs("clang")`, the mark `gpu`, and *not run* as a result of its own.
 
 This file also serves `make gpu-check`, where only torch, einops and pytest are installed."""
-import gc
 import json
 import os
 import re
@@ -43,10 +42,6 @@ def pytest_ignore_collect(collection_path, config):
         if not re.search(r"\bmark\.gpu\b", collection_path.read_text(encoding="utf-8")):
             return True
     return None
-
-
-def pytest_collection_finish():
-    gc.freeze()             # what is there now stays: it is not looked through again and again
 
 
 def pytest_runtest_setup(item):

@@ -5,7 +5,6 @@ magics, `display` and `check` work as in a kernel. What only a kernel does (comm
 tested by `pytest --nbval`, which runs every notebook in one."""
 import atexit
 import base64
-import gc
 import importlib
 import json
 import os
@@ -65,7 +64,6 @@ def serve() -> None:
                    "einops", "anywidget", "safetensors.torch"):
         importlib.import_module(module)
 
-    gc.freeze()                                                 # a child does not look through it
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)                # what C code prints is no reply
     for line in sys.stdin:

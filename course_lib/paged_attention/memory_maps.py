@@ -130,7 +130,8 @@ def _contiguous_map(held, n_slots):
 
 def _paged_map(allocator, ends):
     """ends: {name: how long the sequence will be}."""
-    size, blocks = allocator.block_size, [[(allocator.block_size, FREE)]] * allocator.n_blocks
+    size = allocator.block_size
+    blocks = [[(size, FREE)]] * allocator.n_blocks
     for name, table in allocator.tables.items():
         full = table.length // size
         for block in table.blocks[:full]:

@@ -15,7 +15,7 @@ from course_lib.tools.notebooks import chapter_notebooks
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "NOTATION.md", "data/README.md", "docs/where_to_run.md", "docs/marking.md", "docs/asynchrony.md"]
 README = (ROOT / "README.md").read_text()
-# of Colab's own modules
+# in place of Colab's own modules
 STAND_INS = {"google/__init__.py": "", "google/colab/__init__.py": "",
              "google/colab/drive.py": "def mount(folder): print('mounted')",
              "google/colab/output.py": "def enable_custom_widget_manager(): print('widgets')"}
