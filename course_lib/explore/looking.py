@@ -7,7 +7,7 @@ from course_lib import language_model
 from course_lib.explore.frame import Canvas, Explorable, Slider, Text
 
 MOST, LEFT, RIGHT = 48, 104, 688
-TOP, LINE, STRIPS, STRIP = 84, 96, 156, 11     # foot of the bars, the characters, the rows of all heads
+FEET, STRIPS, STRIP = 80, 156, 11      # of the bars; the rows of all heads, and how high one is
 
 
 @cache
@@ -43,8 +43,12 @@ class Looking(Explorable):
         row = weights[layer, head, :token + 1].double()
         canvas, cell = Canvas(700, STRIPS + 16 * STRIP + 34), min(24.0, (RIGHT - LEFT) / len(text))
         best = row.topk(min(3, len(row)))
-        draw_line(canvas, text, token, row, cell, set(best.indices.tolist()))
-        draw_heads(canvas, weights[..., :token + 1].double(), (layer, head), cell)
+        draw_line(canvas, "character", text, cell, range(token + 1), row, lambda at: {
+            "fill": "accent" if at == token else "empty", "set": {"token": at}, "hover": True})
+        canvas.text(20, STRIPS - 12, "The same character in every head. Click a strip to see it above.",
+                    size=11, fill="faint")
+        draw_heads(canvas, STRIPS, STRIP, cell, range(token + 1), weights[..., :token + 1].double(),
+                   (layer, head))
         names = [f"'{shown(text[at])}' at {at} ({weight:.0%})"
                  for at, weight in zip(best.indices.tolist(), best.values.tolist())]
         heads = "; ".join(f"layer {n}: " + ", ".join(name_of(text, each) for each in part[:, :token + 1])
@@ -59,35 +63,34 @@ def name_of(text: str, row) -> str:
     return f"'{shown(text[at])}' at {at}"
 
 
-def draw_line(canvas: Canvas, text: str, token: int, row, cell: float, best: set) -> None:
-    """The characters, each a button, and the weights of the chosen one as bars above them.
+def draw_line(canvas: Canvas, called: str, text: str, cell: float, held, row, box) -> None:
+    """The characters, each as `box` says, and the weights on those held as bars above them.
 
     Whole per cents are drawn, so that the picture is the same where the model rounds otherwise."""
-    canvas.text(LEFT - 10, TOP, "weight", anchor="end", fill="faint")
-    canvas.text(LEFT - 10, LINE + 15, "character", anchor="end", fill="faint")
-    for at, character in enumerate(text):
-        x = LEFT + cell * at
-        share = round(float(row[at]), 2) if at <= token else 0.0
+    canvas.text(LEFT - 10, FEET, "weight", anchor="end", fill="faint")
+    canvas.text(LEFT - 10, FEET + 27, called, anchor="end", fill="faint")
+    for at, share in zip(held, row.tolist()):
+        x, share = LEFT + cell * at, round(share, 2)
         if share:
-            canvas.rect(x + 1, TOP - 64 * share, cell - 2, 64 * share, fill="2", about=f"{share:.0%}")
-        if at in best and share >= 0.1:
-            canvas.text(x + cell / 2, TOP - 64 * share - 4, f"{share:.0%}", size=10, anchor="middle")
-        canvas.rect(x, LINE, cell, 22, fill="accent" if at == token else "empty", text=shown(character),
-                    size=min(12, cell), set={"token": at}, hover=True,
-                    about=f"character {at}, '{shown(character)}'")
-    canvas.line(LEFT, TOP + 0.5, LEFT + cell * len(text), TOP + 0.5, stroke="faint")
+            canvas.rect(x + 1, FEET - 60 * share, cell - 2, 60 * share, fill="2", about=f"{share:.0%}")
+        if share >= 0.15:
+            canvas.text(x + cell / 2, FEET - 60 * share - 4, f"{share:.0%}", size=10, anchor="middle")
+    for at, character in enumerate(text):
+        canvas.rect(LEFT + cell * at, FEET + 12, cell, 22, text=shown(character), size=min(12, cell),
+                    about=f"character {at}, '{shown(character)}'", **box(at))
+    canvas.line(LEFT, FEET + 0.5, LEFT + cell * len(text), FEET + 0.5, stroke="faint")
 
 
-def draw_heads(canvas: Canvas, weights, chosen: tuple, cell: float) -> None:
-    """The same row of weights in all heads, a strip each; the frame of a strip is a button."""
-    canvas.text(20, STRIPS - 12, "The same character in every head. Click a strip to see it above.",
-                size=11, fill="faint")
+def draw_heads(canvas: Canvas, top: float, high: float, cell: float, held, weights, chosen: tuple) -> None:
+    """A strip per head on what is held, as strong as the weights; the frame of a strip is a button."""
     for n, row in enumerate(weights.flatten(0, 1)):
         layer, head = divmod(n, weights.shape[1])
-        y, here = STRIPS + (STRIP + 1.5) * n, (layer, head) == chosen
+        y, here = top + 12.5 * n, (layer, head) == chosen
         canvas.text(LEFT - 10, y + 9, f"layer {layer}, head {head}", size=10, anchor="end", bold=here)
-        for at, share in enumerate(row.tolist()):
+        for at, share in zip(held, row.tolist()):
             if share >= 0.05:
-                canvas.rect(LEFT + cell * at, y, cell, STRIP, fill="2", stroke=None, shade=round(share, 1))
-        canvas.rect(LEFT, y, cell * len(row), STRIP, stroke="ink" if here else "line", thick=2 if here else 1,
-                    shade=0, set={"layer": layer, "head": head}, about=f"layer {layer}, head {head}")
+                canvas.rect(LEFT + cell * at, y, cell, high, fill="2", stroke=None, shade=round(share, 1))
+        first = LEFT + cell * held[0]
+        canvas.rect(first, y, LEFT + cell * (held[-1] + 1) - first, high, stroke="ink" if here else "line",
+                    thick=2 if here else 1, shade=0, set={"layer": layer, "head": head},
+                    about=f"layer {layer}, head {head}")

@@ -6,13 +6,12 @@ from itertools import groupby
 import torch
 
 from course_lib.explore.frame import Canvas, Choice, Explorable, Slider, Text, amount
-from course_lib.explore.looking import shown, small_model
+from course_lib.explore.looking import LEFT, draw_heads, draw_line, shown, small_model
 from course_lib.gqa import grouped_query_attention
 from course_lib.kv_cache import GrowingCache, RollingCache, next_token_probabilities
 
 MOST, STEPS, WINDOW, OFFERED = 32, 24, 16, 8
-LEFT, WIDE = 104, 584
-BARS, LINE, STRIPS, STRIP = 80, 92, 158, 12.5      # feet of the bars, the characters, the heads
+WIDE, STRIPS, STRIP = 584, 158, 12.5       # of the line; the rows of the heads, and how high one is
 CACHES = {"keeps all": GrowingCache, f"keeps the last {WINDOW}": lambda: RollingCache(WINDOW)}
 VIEWS = ("of the newest character", "of all, as a heat map")
 
@@ -114,7 +113,9 @@ class SmallModel(Explorable):
         rows = len(step.text) if mapped else step.weights.shape[0] * step.weights.shape[1]
         foot = STRIPS + STRIP * rows + 94
         canvas = Canvas(700, foot + 38)
-        draw_text(canvas, step, len(text), step.weights[layer, head], cell)
+        draw_line(canvas, "text", in_line(step.text), cell, step.held, step.weights[layer, head], lambda at: {
+            "fill": "accent" if at == len(step.text) - 1 else "empty" if at < len(text) else "soft",
+            "set": {"new": at - len(text) + 1} if at >= len(text) - 1 else None})
         (draw_map if mapped else draw_cache)(canvas, step, (layer, head), cell)
         draw_next(canvas, step, foot)
         grown = 2 * 4 * small_model()[0].config.d_model * len(step.weights)
@@ -168,45 +169,14 @@ def chances(step: Step, temperature: float) -> str:
     return f"Likeliest next: {named}; written is {rule}."
 
 
-def draw_text(canvas: Canvas, step: Step, prompt: int, row: torch.Tensor, cell: float) -> None:
-    """The characters, and the weights of the chosen head above those that the cache holds."""
-    canvas.text(LEFT - 10, BARS, "weight", anchor="end", fill="faint")
-    canvas.text(LEFT - 10, LINE + 15, "text", anchor="end", fill="faint")
-    for at, share in zip(step.held, row.tolist()):
-        share = round(share, 2)
-        if share:
-            x = LEFT + cell * at
-            canvas.rect(x + 1, BARS - 60 * share, cell - 2, 60 * share, fill="2", about=f"{share:.0%}")
-            if share >= 0.15:
-                canvas.text(x + cell / 2, BARS - 60 * share - 4, f"{share:.0%}", size=10, anchor="middle")
-    for at, character in enumerate(in_line(step.text)):
-        newest = at == len(step.text) - 1
-        control = {"set": {"new": at - prompt + 1}} if at >= prompt - 1 else {}
-        canvas.rect(LEFT + cell * at, LINE, cell, 22, text=shown(character), size=min(12, cell),
-                    fill="accent" if newest else "empty" if at < prompt else "soft",
-                    about=f"character {at}, '{shown(character)}'", **control)
-    canvas.line(LEFT, BARS + 0.5, LEFT + cell * len(step.text), BARS + 0.5, stroke="faint")
-
-
 def draw_cache(canvas: Canvas, step: Step, chosen: tuple, cell: float) -> None:
     """A row per head: a frame per key and value held, as strong as the weight that it gets."""
-    canvas.text(20, STRIPS - 12, f"The cache: {len(step.held)} keys and values in each of "
-                f"{step.weights.shape[0] * step.weights.shape[1]} heads, {step.bytes / 1024:g} KiB. "
-                "Click a row to see it above.", size=11, fill="faint")
-    rows = [STRIPS + STRIP * n for n in range(step.weights.shape[0] * step.weights.shape[1])]
-    canvas.frames([(LEFT + cell * at, y) for y in rows for at in step.held], cell, STRIP - 2.5)
-    for n, (y, row) in enumerate(zip(rows, step.weights.flatten(0, 1).tolist())):
-        layer, head = divmod(n, step.weights.shape[1])
-        here = (layer, head) == chosen
-        canvas.text(LEFT - 10, y + 9, f"layer {layer}, head {head}", size=10, anchor="end", bold=here)
-        for at, share in zip(step.held, row):
-            if share >= 0.05:
-                canvas.rect(LEFT + cell * at, y, cell, STRIP - 2.5, fill="2", stroke=None,
-                            shade=round(share, 1))
-        first = LEFT + cell * step.held[0]
-        canvas.rect(first, y, LEFT + cell * (step.held[-1] + 1) - first, STRIP - 2.5, shade=0,
-                    stroke="ink" if here else "line", thick=2 if here else 1,
-                    set={"layer": layer, "head": head}, about=f"layer {layer}, head {head}")
+    layers, heads = step.weights.shape[:2]
+    canvas.text(20, STRIPS - 12, f"The cache: {len(step.held)} keys and values in each of {layers * heads} heads, "
+                f"{step.bytes / 1024:g} KiB. Click a row to see it above.", size=11, fill="faint")
+    canvas.frames([(LEFT + cell * at, STRIPS + STRIP * n) for n in range(layers * heads) for at in step.held],
+                  cell, STRIP - 2.5)
+    draw_heads(canvas, STRIPS, STRIP - 2.5, cell, step.held, step.weights, chosen)
 
 
 def draw_map(canvas: Canvas, step: Step, chosen: tuple, cell: float) -> None:

@@ -85,9 +85,23 @@ const shown = character => character === " " ? "_" : character;
 // [weight, place], the largest first.
 const best = (row, most) => [...row].map((weight, at) => [weight, at]).sort((a, b) => b[0] - a[0]).slice(0, most);
 
-// A strip per head on what its cache holds, as strong as the weights; the frame of a strip is a button.
-const LEFT = 104;
+const LEFT = 104, FEET = 80;      // of the bars
 
+// The characters, each as `box` says, and the weights on those held as bars above them.
+function drawLine(canvas, called, text, cell, held, row, box) {
+  canvas.text(LEFT - 10, FEET, "weight", {anchor: "end", fill: "faint"});
+  canvas.text(LEFT - 10, FEET + 27, called, {anchor: "end", fill: "faint"});
+  held.forEach((at, n) => {
+    const share = round(row[n], 2), x = LEFT + cell * at;
+    if (share) canvas.rect(x + 1, FEET - 60 * share, cell - 2, 60 * share, {fill: "2", about: percent(share)});
+    if (share >= 0.15) canvas.text(x + cell / 2, FEET - 60 * share - 4, percent(share), {size: 10, anchor: "middle"});
+  });
+  [...text].forEach((character, at) => canvas.rect(LEFT + cell * at, FEET + 12, cell, 22, {text: shown(character),
+    size: Math.min(12, cell), about: `character ${at}, '${shown(character)}'`, ...box(at)}));
+  canvas.line(LEFT, FEET + 0.5, LEFT + cell * text.length, FEET + 0.5, {stroke: "faint"});
+}
+
+// A strip per head on what its cache holds, as strong as the weights; the frame of a strip is a button.
 function drawHeads(canvas, {top, high, cell, held, weights, layer, head}) {
   weights.flat().forEach((row, n) => {
     const set = {layer: Math.floor(n / weights[0].length), head: n % weights[0].length}, y = top + 12.5 * n;

@@ -1,5 +1,5 @@
 // course_lib/explore/small_model.py in the page.
-const MOST = 32, STEPS = 24, WINDOW = 16, OFFERED = 8, WIDE = 584, BARS = 80, LINE = 92, STRIPS = 158, STRIP = 12.5;
+const MOST = 32, STEPS = 24, WINDOW = 16, OFFERED = 8, WIDE = 584, STRIPS = 158, STRIP = 12.5;
 
 // The prompt read and STEPS characters written: per pass {text, reads, bytes, logits, chances}. A read is a character
 // when it was read: {held: positions, weights: (n_layers, n_heads, held), grown: bytes}.
@@ -29,7 +29,8 @@ function draw({text, new: count, layer, head, temperature, cache, view}, model) 
   const mapped = view !== "of the newest character", cell = Math.min(20, WIDE / (text.length + STEPS));
   const {weights, held} = step.reads.at(-1), line = inLine(step.text);
   const foot = STRIPS + STRIP * (mapped ? line.length : weights.flat().length) + 94, canvas = new Canvas(700, foot + 38);
-  drawText(canvas, step, text.length, weights[layer][head], cell);
+  drawLine(canvas, "text", line, cell, held, weights[layer][head], at => ({set: at >= text.length - 1 ? {new: at - text.length + 1} : null,
+    fill: at === line.length - 1 ? "accent" : at < text.length ? "empty" : "soft"}));
   (mapped ? drawMap : drawCache)(canvas, step, layer, head, cell);
   const next = best(step.chances, OFFERED).map(([chance, at]) => [inLine(model.vocabulary[at]), step.logits[at], chance]);
   drawNext(canvas, line, next, foot);
@@ -54,22 +55,6 @@ function allLook({reads}, line, layer, head) {
   const looks = reads.map(({held, weights}, n) => best(weights[layer][head], 1).map(([weight, at]) =>
     `${called(n)}: ${called(held[at])} (${percent(weight)})`));
   return `The cache grew by ${grew.join(", then by ")}. In layer ${layer}, head ${head}, each looks most at: ${looks.join(", ")}.`;
-}
-
-function drawText(canvas, {text, reads}, prompt, row, cell) {
-  canvas.text(LEFT - 10, BARS, "weight", {anchor: "end", fill: "faint"});
-  canvas.text(LEFT - 10, LINE + 15, "text", {anchor: "end", fill: "faint"});
-  reads.at(-1).held.forEach((at, n) => {
-    const share = round(row[n], 2), x = LEFT + cell * at;
-    if (share) canvas.rect(x + 1, BARS - 60 * share, cell - 2, 60 * share, {fill: "2", about: percent(share)});
-    if (share >= 0.15) canvas.text(x + cell / 2, BARS - 60 * share - 4, percent(share), {size: 10, anchor: "middle"});
-  });
-  [...inLine(text)].forEach((character, at) => {
-    const fill = at === text.length - 1 ? "accent" : at < prompt ? "empty" : "soft";
-    canvas.rect(LEFT + cell * at, LINE, cell, 22, {text: shown(character), size: Math.min(12, cell), fill,
-      about: `character ${at}, '${shown(character)}'`, set: at >= prompt - 1 ? {new: at - prompt + 1} : null});
-  });
-  canvas.line(LEFT, BARS + 0.5, LEFT + cell * text.length, BARS + 0.5, {stroke: "faint"});
 }
 
 function drawCache(canvas, {reads, bytes}, layer, head, cell) {
