@@ -103,13 +103,13 @@ def judged(id: str, source: str, came: str, data=b"") -> str:
             found = told(answer["error"], launch | {"args": named}, {"<cell>": _text(source)})
             made.append(Outcome(failure=Failure(*found)))
         else:
-            made.append(_outcome(exercise, case, answer["table"], bytes.read))
+            made.append(_outcome(exercise, case, answer["sites"], bytes.read))
     made += made[-1:] * (len(cases) - len(made))            # one endless loop is enough
     return _shown(judge(exercise, cases, Run(made), source, oracle=exercise.oracle))
 
 
-def _outcome(exercise: Exercise, case: Case, table: list[dict], read) -> Outcome:
-    of = lambda name, *operations: sum(row[name] for row in table if row["operation"] in operations)
+def _outcome(exercise: Exercise, case: Case, sites: list[dict], read) -> Outcome:
+    of = lambda name, *operations: sum(site[name] for site in sites if site["operation"] in operations)
     counts = {"moved": 32 * of("sectors", 0, 1), "stored": of("bytes", 1), "requests": of("requests", 2, 3),
               "wavefronts": of("wavefronts", 2, 3)} if exercise.traffic else {}
     outcome, unwritten = Outcome([], counts=counts), []

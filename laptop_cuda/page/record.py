@@ -15,11 +15,12 @@ from ..errors import KernelError, plain_error
 from ..kernel import Launch
 from ..launch.library import Library
 from ..packs import packs
-from ..report import PRODUCT, LaunchReport
+from ..report import PRODUCT
 from .build import PACKS
 
 LARGEST, LONGEST = 1 << 20, 2_200_000    # bytes of a launch's arrays, accesses of its threads
 TOGETHER = 1_600_000                     # bytes of all launches' arrays
+COUNTS = "operation", "requests", "lanes", "bytes", "sectors", "wavefronts", "excess"    # of a site
 OTHERS = {file.relative_to(pack.home / "include").as_posix() for pack in packs()[1:] if pack.home.name not in PACKS
           for file in (pack.home / "include").rglob("*")}            # headers of packs that a page has not
 
@@ -154,7 +155,6 @@ def start(folder: str | Path) -> None:
 
 def _answer(how: dict, module, entry, shared_limit: int) -> dict:
     """What the laptop says of it."""
-    from ..programs.child import counts, line_counts
     done = []
     try:
         with launch.context(launch.Context("both", done=done.append)):
@@ -163,13 +163,15 @@ def _answer(how: dict, module, entry, shared_limit: int) -> dict:
                        files={f.path.name: f.text for f in module._files[1:]})
     except KernelError as error:
         return {"error": plain_error(error)}
+    result = done[0]
     accesses = sum(site["lanes"] // 16 + 1000 * site["requests"] if site["operation"] == PRODUCT else site["lanes"]
-                   for site in done[0].sites)        # of a product, those that take as long
+                   for site in result.sites)         # of a product, those that take as long
     if accesses > LONGEST:
         raise Left(f"its {accesses:,} accesses take long")
-    report = LaunchReport(done[0])
-    notes = [plain_error(n) for n in done[0].notes]
-    return {"counts": counts(report), "lines": line_counts(report), "notes": notes}
+    places = result.places([site["pc"] for site in result.sites])
+    sites = [places[site["pc"]]._asdict() | {name: site[name] for name in COUNTS} for site in result.sites]
+    return {"sites": sites, "unique": result.unique_sectors, "barriers": result.barriers,
+            "longest_thread": result.longest_thread, "notes": [plain_error(n) for n in result.notes]}
 
 
 def _place(path: Path, module) -> str:

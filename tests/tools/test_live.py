@@ -23,6 +23,8 @@ from course_lib.tools.book import running, working
 from course_lib.tools.book.pages import chapters
 from laptop_cuda import page
 from laptop_cuda.page import live
+from laptop_cuda.report import COPY_IN
+from test_running import by_operation
 
 ALONE = """
 import sys
@@ -130,20 +132,20 @@ def test_a_reader_edits_a_kernel_right_and_wrong(tab, site):  # noqa: F811
         tab.js(f"{area}.value = {area}.value.replace({json.dumps(old)}, {json.dumps(new)}); {root}.querySelector('[name=submit]').click()")
         tab.wait(f"['done', 'finding', 'error'].includes({result}.dataset.state)", 240)
         assert tab.js(f"{result}.dataset.state") == ends, tab.js(f"{result}.innerText")
-        return {"text": tab.js(f"{result}.innerText"), "counts": json.loads(tab.js(f"{result}.dataset.answer") or "null")}
+        return {"text": tab.js(f"{result}.innerText"), "answer": json.loads(tab.js(f"{result}.dataset.answer") or "null")}
 
-    laptop = {one["name"].partition("/")[2]: one["laptop"].get("counts") for one in running.built(chapters()[0])[0]["launches"]}
+    laptop = {one["name"].partition("/")[2]: by_operation(one["laptop"].get("sites", [])) for one in running.built(chapters()[0])[0]["launches"]}
     for name in ("add", "matmul", "warp_sum"):         # one with barriers, and one whose lanes meet
-        assert run(name, "{", "{ ", "done")["counts"] == laptop[name]
+        assert by_operation(run(name, "{", "{ ", "done")["answer"]) == laptop[name]
     assert "out (1000) = [1, 0, " in run("add", "x[i] + y[i]", "i == 0", "done")["text"]
     assert "line 3: use of undeclared identifier 'z'" in run("add", "x[i] + y[i]", "z[i]", "error")["text"]
     assert "add reads x[1000], of 1,000 elements" in run("add", "i < n", "i <= n", "finding")["text"]
     assert "timeout" in run("add", "if (i < n)", "for (;;); if (i < n)", "finding")["text"]
     assert "gives add" in run("add", "int n", "int n, int m", "error")["text"]
-    assert run("add", "{", "{  ", "done")["counts"] == laptop["add"], "the page lives on"
+    assert by_operation(run("add", "{", "{  ", "done")["answer"]) == laptop["add"], "the page lives on"
     given = tab.js("document.querySelector('course-cell[data-kernel=\\'start_here/add\\'] textarea').value.replace('{  ', '{')")
-    copied = run("add", given, COPYING, "done")["counts"]
-    assert (copied["copies_in"], copied["copies_in_bytes"]) == (4, 512), "an asynchronous kernel, and its pack"
+    copied = dict(by_operation(run("add", given, COPYING, "done")["answer"]))[COPY_IN,]
+    assert (copied["requests"], copied["bytes"]) == (4, 512), "an asynchronous kernel, and its pack"
     assert "race" in run("add", given, COPYING.replace("while", "if (i < 0) while"), "finding")["text"]
     cell = "document.querySelector('course-cell[data-kernel=\\'start_here/add\\']')"
     area = f"{cell}.querySelector('textarea')"

@@ -2,8 +2,6 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <set>
 
 #include "page.h"
@@ -45,56 +43,21 @@ EXPORT("array") void page_array(const char* name, const char* dtype, uint32_t it
     values.push_back(&cells[arrays.size() % 64]);
 }
 
-// What `run --json` says of a launch, and of each of its lines: sums over operations.
-struct Sums { uint64_t requests, lanes, bytes, sectors, wavefronts, excess; };
-using ByOperation = std::array<Sums, LAPTOP_CLASSES>;
-static void add(ByOperation& to, const laptop_site& s) {
-    Sums& sums = to[s.operation];
-    sums.requests += s.requests, sums.lanes += s.lanes, sums.bytes += s.bytes;
-    sums.sectors += s.sectors, sums.wavefronts += s.wavefronts, sums.excess += s.excess;
-}
-static Fields counted(const ByOperation& of) {
-    auto both = [&](int first, uint64_t Sums::* what) { return n(of[first].*what + of[first + 1].*what); };
-    auto &in = of[LAPTOP_COPY_IN], &out = of[LAPTOP_COPY_OUT], &product = of[LAPTOP_PRODUCT];
-    return {{"bytes", both(LAPTOP_GLOBAL_LOAD, &Sums::bytes)}, {"sectors", both(LAPTOP_GLOBAL_LOAD, &Sums::sectors)},
-            {"wavefronts", both(LAPTOP_SHARED_LOAD, &Sums::wavefronts)}, {"excess", both(LAPTOP_SHARED_LOAD, &Sums::excess)},
-            {"atomics", both(LAPTOP_GLOBAL_ATOMIC, &Sums::requests)},
-            {"copies_in", n(in.requests)}, {"copies_in_bytes", n(in.bytes)}, {"copies_in_sectors", n(in.sectors)},
-            {"copies_out", n(out.requests)}, {"copies_out_bytes", n(out.bytes)}, {"copies_out_sectors", n(out.sectors)},
-            {"tensor_core_instructions", n(product.requests)}, {"flops", n(product.lanes)}};
-}
+static Fields at(uint32_t place) { return {{"file", n(place >> 24)}, {"line", n(place & 0xffffff)}}; }
 
-static void put_counts(Fields& to, const laptop_result& r) {
-    ByOperation all = {};
-    std::map<uint32_t, ByOperation> by_place;
-    for (const laptop_site* s = r.sites; s < r.sites + r.n_sites; ++s) add(all, *s), add(by_place[place_of(s->pc)], *s);
-    Fields counts = counted(all);
-    const Sums &load = all[LAPTOP_GLOBAL_LOAD], &store = all[LAPTOP_GLOBAL_STORE];
-    uint64_t unique = r.unique_sectors[LAPTOP_GLOBAL_LOAD] + r.unique_sectors[LAPTOP_GLOBAL_STORE];
-    for (auto [name, count] : {std::pair("requests", load.requests + store.requests), {"load_sectors", load.sectors},
-                               {"store_sectors", store.sectors}, {"unique_sectors", unique}, {"barriers", r.barriers},
-                               {"longest_thread", r.longest_thread}}) counts.push_back({name, n(count)});
-    std::vector<std::string> table, lines;
-    for (int o = 0; o < LAPTOP_CLASSES; ++o) {
-        const Sums& s = all[o];
-        if (!s.requests) continue;
-        table.push_back(object({{"operation", n(o)}, {"requests", n(s.requests)}, {"lanes", n(s.lanes)}, {"bytes", n(s.bytes)},
-                                {"sectors", n(s.sectors)}, {"unique", n(r.unique_sectors[o])},
-                                {"wavefronts", n(s.wavefronts)}, {"excess", n(s.excess)}}));
-    }
-    for (auto& [place, of] : by_place) {
-        Fields line = counted(of);
-        line.push_back({"file", n(place >> 24)}), line.push_back({"line", n(place & 0xffffff)});
-        lines.push_back(object(line));
-    }
-    to.push_back({"counts", object(counts)}), to.push_back({"table", list(table)}), to.push_back({"lines", list(lines)});
+static std::string site(const laptop_site& s) {
+    Fields counts = at(place_of(s.pc));
+    for (auto [name, count] : {std::pair("operation", (uint64_t)s.operation), {"requests", s.requests}, {"lanes", s.lanes},
+                               {"bytes", s.bytes}, {"sectors", s.sectors}, {"wavefronts", s.wavefronts},
+                               {"excess", s.excess}}) counts.push_back({name, n(count)});
+    return object(counts);
 }
 
 static std::string party(const laptop_party& p, uint32_t line) {
-    uint32_t place = line ? line : place_of(p.pc);
-    auto three = [](const uint32_t (&at)[3]) { return list({n(at[0]), n(at[1]), n(at[2])}); };
-    return object({{"file", n(place >> 24)}, {"line", n(place & 0xffffff)}, {"action", n(p.action)},
-                   {"block", three(p.block)}, {"thread", three(p.thread)}});
+    Fields said = at(line ? line : place_of(p.pc));
+    said.push_back({"action", n(p.action)});
+    for (auto [name, of] : {std::pair("block", p.block), {"thread", p.thread}}) said.push_back({name, list({n(of[0]), n(of[1]), n(of[2])})});
+    return object(said);
 }
 
 static std::string error(const laptop_result& r, const laptop_error& e) {
@@ -134,11 +97,13 @@ EXPORT("run") const char* page_run(int32_t n_args) {         // arrays behind th
     launch.storages = storages.data(), launch.n_storages = (int32_t)storages.size();
     const laptop_result& r = *laptop_run(&launch);
     Fields found = {{"printed", quoted(r.printed)}};
-    std::vector<std::string> notes;
+    std::vector<std::string> notes, sites, unique;
     for (uint64_t i = 0; i < r.n_notes; ++i) notes.push_back(error(r, r.notes[i]));
-    found.push_back({"notes", list(notes)});
+    for (uint64_t i = 0; i < r.n_sites; ++i) sites.push_back(site(r.sites[i]));
+    for (uint64_t sectors : r.unique_sectors) unique.push_back(n(sectors));
+    for (auto [name, value] : {std::pair("notes", list(notes)), {"sites", list(sites)}, {"unique", list(unique)},
+                               {"barriers", n(r.barriers)}, {"longest_thread", n(r.longest_thread)}}) found.push_back({name, value});
     if (r.error.kind) found.push_back({"error", error(r, r.error)});
-    else put_counts(found, r);
     if (recorded) found.push_back({"replay", replay_of(r, recorded)});
     return (answer = object(found)).c_str();
 }

@@ -83,11 +83,15 @@ function table(head, rows) {
     element("tbody", {}, ...rows.map(row => line("td", row)))));
 }
 
-function drawn(answer, source) {
-  const rows = answer.table.map(({ operation: o, requests, lanes, bytes, sectors, unique, wavefronts, excess }) =>
-    [ENGINE.rows[o], requests, o < 9 ? lanes : 0, bytes, 32 * sectors, 32 * unique, wavefronts, excess]);
-  const lines = answer.lines.map(l => [l.line ? String(l.line) : "?", l.bytes, 32 * l.sectors, l.wavefronts, l.excess, l.atomics,
-    element("code", {}, (source.lines[l.file]?.[l.line - 1] ?? "").trim())]);
+// The sites' counts, summed per operation and per line.
+function drawn({ sites, unique }, source) {
+  const sum = (some, count, ...of) => some.reduce((all, s) => all + (of.includes(s.operation) ? s[count] : 0), 0), at = {};
+  const rows = ENGINE.rows.map((name, o) => [name, sum(sites, "requests", o), o < 9 ? sum(sites, "lanes", o) : 0, sum(sites, "bytes", o),
+    32 * sum(sites, "sectors", o), 32 * unique[o], sum(sites, "wavefronts", o), sum(sites, "excess", o)]).filter(row => row[1]);
+  for (const s of sites) (at[s.file << 24 | s.line] ??= []).push(s);
+  const lines = Object.values(at).map(here => [here[0].line ? String(here[0].line) : "?", sum(here, "bytes", 0, 1),
+    32 * sum(here, "sectors", 0, 1), sum(here, "wavefronts", 2, 3), sum(here, "excess", 2, 3), sum(here, "requests", 4, 5),
+    element("code", {}, (source.lines[here[0].file]?.[here[0].line - 1] ?? "").trim())]);
   const passes = ["shared passes", "of conflicts"], code = element("span", {}, "source");
   return [table(["", "requests", "lanes", "asked (bytes)", "moved (bytes)", "unique (bytes)", ...passes], rows),
     table(["line", "asked", "moved", ...passes, "atomics", code], lines)];
@@ -154,7 +158,7 @@ async function run(cell, { form, result, say, stop }) {
   const printed = answer.printed ? [element("pre", {}, answer.printed)] : [], e = answer.error, message = e ? told(e, made, source) : "";
   const notes = answer.notes.map(note => element("pre", { class: "run-note" }, told(note, { ...made, laptop: null }, source)));
   const parts = e ? [element("pre", { class: "run-finding" }, message)] : [...results(answer), ...drawn(answer, source), ...notes];
-  result.dataset.answer = JSON.stringify(e ?? answer.counts);
+  result.dataset.answer = JSON.stringify(e ?? answer.sites);
   say(e ? "finding" : "done", `${e ? `Found ${took}: ${e.kind}` : `Counted and checked ${took}`}.`, ...printed, ...parts,
     stepper(made, e, again => inWorker(module, again, data, stop), source, message));
 }

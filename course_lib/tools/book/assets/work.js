@@ -17,9 +17,9 @@ async function ran({ module, entry, parameters }, cases, data, { say, stop }) {
   const answers = [], parts = [], bytes = bytesOf(data);
   for (const launch of cases) {
     say("running", `Case ${answers.length + 1} of ${cases.length} ...`);
-    const { late, error, table, arrays } = await inWorker(module, { ...launch, entry }, bytes, stop)
+    const { late, error, sites, arrays } = await inWorker(module, { ...launch, entry }, bytes, stop)
       .catch(error => error.late ? error : Promise.reject(error));
-    answers.push(late ? null : { error, table });
+    answers.push(late ? null : { error, sites });
     if (late || error?.kind === "timeout") break;
     if (!error) parts.push(...arrays.flatMap(a => [a.after, a.written ?? ""]));
   }
