@@ -30,7 +30,7 @@ def prefer_cache(folder: Path, variable: str = "") -> None:
 def user_cache() -> Path:
     """The folder of this user's own."""
     folder = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-    return Path(os.environ.get("XDG_CACHE_HOME", folder)) / "laptop_cuda"
+    return Path(os.environ.get("XDG_CACHE_HOME") or folder) / "laptop_cuda"
 
 
 @functools.lru_cache
