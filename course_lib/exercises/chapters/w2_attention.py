@@ -102,12 +102,15 @@ exercise(id="9.9", cases=seed_cases, compare=close(atol=1e-6, rtol=1e-5))
 
 
 def far_cases(rng):
-    for n, m, d, at in [(2, 2, 2, 0.0), (3, 5, 4, 1000.0), (20, 33, 16, 1000.0), (7, 7, 8, -3000.0)]:
-        yield Case(randn(rng, n, d) + at, randn(rng, m, d) + at, label=f"{n} x {m}, tokens around {at:g}")
-    corner = 1000.0 * (-1) ** torch.arange(6)
-    yield Case(randn(rng, 5, 6) + corner, randn(rng, 4, 6) + corner, label="5 x 4, tokens around 1000, -1000, 1000, ...")
-    x = 3 * randn(rng, 64, 33) + 500
-    yield Case(x, x, label="64 tokens against themselves, around 500")
+    """Tokens far away are two whole numbers each, of which every machine rounds the squares and their sums alike."""
+    for n, m, d in [(2, 2, 2), (3, 5, 4), (20, 33, 16)]:
+        yield Case(randn(rng, n, d), randn(rng, m, d), label=f"{n} x {m}, tokens around 0")
+    for n, m, x, y in [(3, 5, 3000, 3000), (20, 33, -3500, -3500), (7, 8, 4000, -4000)]:
+        q, k = (torch.randint(-4, 5, (size, 2), generator=rng) for size in (n, m // 2))
+        near = torch.cat([k, -k, k[:m % 2] * 0])           # whose mean is 0
+        yield Case(*((part + torch.tensor([x, y])).float() for part in (q, near)), label=f"{n} x {m}, tokens around ({x}, {y})")
+    x = 3 * randn(rng, 64, 33)
+    yield Case(x, x, label="64 tokens against themselves")
 
 def _watched(f, q, k):
     """The result, the most axes that any array on the way to it has, and whether a matrix product was made."""
