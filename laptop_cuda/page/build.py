@@ -54,7 +54,7 @@ def module(sources: list[Source]) -> bytes:
     with locked(made):
         if not (made / "page.wasm").exists():
             objects = _side_by_side(lambda n: _source(made, n, sources[n]), range(len(sources)))
-            _link(made, [*_runtime(), *objects], len(sources))
+            _link(made, [*_runtime(), *objects])
         return (made / "page.wasm").read_bytes()
 
 
@@ -81,7 +81,7 @@ def _source(made: Path, number: int, source: Source) -> Path:
     text.write_text(source.text, encoding="utf-8")
     words = [*traced_flags(_zig()), *TARGET, *include_flags(), *source.flags]
     _run(*words, "-S", "-emit-llvm", text, "-o", between, cwd=made)
-    between.write_text(hooked(between.read_text(encoding="utf-8"), source.files, number), encoding="utf-8")
+    between.write_text(hooked(between.read_text(encoding="utf-8"), source.files), encoding="utf-8")
     _run("-target", "wasm32-wasi", "-O2", "-Wno-override-module", "-c", between, "-o", end, cwd=made)
     return end
 
@@ -123,14 +123,9 @@ def _side_by_side(do, things) -> list:
         return list(pool.map(do, things))
 
 
-def _link(made: Path, objects: list[Path], sources: int) -> None:
-    named = [f"laptop_source_{n}" for n in range(sources)]
-    (made / "sources.cpp").write_text(
-        '#include "page.h"\n' + "".join(f'extern "C" const laptop::PageSource {name};\n' for name in named)
-        + f"const laptop::PageSource* const laptop::laptop_sources[] = {{&{', &'.join(named)}}};\n")
-    _run(*TARGET, "-O2", f"-I{HERE}", "-c", made / "sources.cpp", "-o", made / "sources.o", cwd=made)
-    _run("-target", "wasm32-wasi", "-mexec-model=reactor", "-O2", "-s", "-Wl,--max-memory=" + str(MEMORY), made / "sources.o",
-         *objects, "-o", made / "linked.wasm", cwd=made)
+def _link(made: Path, objects: list[Path]) -> None:
+    _run("-target", "wasm32-wasi", "-mexec-model=reactor", "-O2", "-s", f"-Wl,--max-memory={MEMORY}", *objects,
+         "-o", made / "linked.wasm", cwd=made)
     (made / "page.new").write_bytes(asyncified((made / "linked.wasm").read_bytes()))
     (made / "page.new").replace(made / "page.wasm")
 

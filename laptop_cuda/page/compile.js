@@ -70,7 +70,7 @@ async function built(parts, job) {
   const first = await ran(parts, flags.traced, files);
   const refusal = step => passes.refusal(step.failed, step.printed, job.text, job.name, names), against = refusal(first);
   if (against) return { error: against, kind: "compile" };
-  const hooked = parts.hooked(first.made, job.files, 0), second = await ran(parts, flags.object, { "k.ll": hooked }, "k.o");
+  const hooked = parts.hooked(first.made, job.files), second = await ran(parts, flags.object, { "k.ll": hooked }, "k.o");
   const link = flags[told.packs ? "link packs" : "link"], objects = { ...tree, "k.o": second.made };
   const linked = second.failed ? second : await ran(parts, link, objects, "k.wasm");
   if (linked.failed) return { error: refusal(linked), kind: "compile" };

@@ -19,7 +19,6 @@ RETURNED = re.compile(r"(\s+%[\w.]+) = call ptr @llvm\.returnaddress\(i32 0\)")
 class _Source:
     lines: list[str]
     files: tuple[str, ...]       # whose lines count, the source first
-    number: int
     places: list[int] = field(default_factory=lambda: [0])
     out: list[str] = field(default_factory=list)
     symbols: list[tuple] = field(default_factory=list)
@@ -45,18 +44,15 @@ class _Source:
         return next((place for place in known if place < 1 << 24), known[0] if known else 0)
 
     def convert(self) -> str:
-        hooked = fresh = False
+        hooked = False
         for line in self.lines:
             if line.startswith("define "):
                 hooked = bool(self.groups & set(re.findall(r"#(\d+)", line)))
                 at = re.search(r"!dbg !(\d+)", line)
                 self.nobodys = bool(at) and "DIFlagArtificial" in self.metadata.get(at[1], "")
                 self.out.append(COMDAT.sub("", "define internal " + LINKAGE.sub("", line.removeprefix("define "))))
-                fresh = hooked
+                self.out += ["  %laptop.from = load ptr, ptr @laptop_called_at"] * hooked
                 continue
-            if fresh:
-                self.out.append("  %laptop.from = load ptr, ptr @laptop_called_at")
-                fresh = False
             if line == "}":
                 hooked = False
             self.out.append(self._instruction(line) if hooked else self._global(line))
@@ -78,6 +74,8 @@ class _Source:
 
     def _global(self, line: str) -> str:
         """A variable becomes internal, and is put where the runtime can tell that it is the source's."""
+        if line.startswith(("@llvm.used = ", "@laptop_called_at = ")):
+            return ""                    # the table at the end has these
         found = GLOBAL.match(line)
         if not found or found["name"].startswith("@llvm.") or "external" in found["before"].split():
             return line
@@ -99,22 +97,22 @@ class _Source:
         numbers = sorted({int(n) for n in re.findall(r"\ndefine .*@laptop_entry_(\d+)\(", "\n".join(self.out))})
         entries = ", ".join(f"ptr @laptop_entry_{n}" for n in numbers)
         places = ", ".join(f"i32 {p}" for p in self.places)
-        own = any(line.startswith("@laptop_called_at = ") for line in self.lines)
         return f"""
-{"" if own else "@laptop_called_at = external global ptr"}
+@laptop_called_at = external global ptr
 {texts}@laptop_symbols = internal constant [{n} x {{ptr, i32, ptr, i32}}] [{rows}]
 @laptop_entries = internal constant [{len(numbers)} x ptr] [{entries}]
 @laptop_lines = internal constant [{len(self.places)} x i32] [{places}]
-@laptop_source_{self.number} = constant {{ptr, ptr, i32, ptr, i32}} {{ptr @laptop_entries, ptr @laptop_lines, \
-i32 {len(self.places)}, ptr @laptop_symbols, i32 {n}}}
+@laptop_source = internal constant {{ptr, ptr, i32, ptr, i32}} {{ptr @laptop_entries, ptr @laptop_lines, \
+i32 {len(self.places)}, ptr @laptop_symbols, i32 {n}}}, section "laptop_sources", align 4
+@llvm.used = appending global [1 x ptr] [ptr @laptop_source], section "llvm.metadata"
 """
 
 
-def hooked(text: str, files: tuple[str, ...], number: int) -> str:
-    """`text` with hooks, of the source of this number; `files` are the names whose lines count."""
+def hooked(text: str, files: tuple[str, ...]) -> str:
+    """`text` with hooks; `files` are the names whose lines count."""
     # what the compiler has not made better before the hooks were in may be made better now
     text = re.sub(r"\b(?:optnone|noinline|sspstrong) ", "", text)
-    return _Source(text.split("\n"), files, number).convert()
+    return _Source(text.split("\n"), files).convert()
 
 
 def _is(path: str, name: str) -> bool:

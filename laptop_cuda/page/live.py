@@ -32,13 +32,6 @@ PACKAGES = {
 EMPTY = ("laptop_cuda/__init__.py", "laptop_cuda/page/__init__.py", "laptop_cuda/errors/__init__.py")
 PLAIN = ("bundle.js", "pyodide.mjs", "pyodide.asm.mjs", "compile.js", "pyodide-lock.json")    # scripts that a page loads by name
 CLANG = Compiler(("clang++",), True, "version 22")
-# The list of a module's sources, where there is one; and that one, where the runtime is linked alone.
-ONE = """#include "page.h"
-extern "C" const laptop::PageSource laptop_source_0;
-static const char none __attribute__((used, section("laptop_kernels"))) = 0;
-const laptop::PageSource* const laptop::laptop_sources[] = {&laptop_source_0};
-"""
-ALONE = '#include "page.h"\nextern "C" { extern const laptop::PageSource laptop_source_0 __attribute__((section("laptop_kernels"))) = {}; }\n'
 MACHINE = ["-target", "wasm32-wasip1", *TARGET[2:-1]]
 
 
@@ -94,8 +87,7 @@ def _kit() -> Path:
                "same": _tree(Path(include_flags()[-1][2:])), "start.h": HEAD}
     asked, jobs = _jobs(runtime_parts())
     runtime = {name: text for folder in of_packs("runtime") for name, text in _tree(folder).items()}
-    files = {**headers, "runtime": runtime, "page": _tree(HERE), "sources.cpp": ONE,
-             "alone.cpp": ALONE, "k.cpp": "", "k.ll": "", "k.o": "",
+    files = {**headers, "runtime": runtime, "page": _tree(HERE), "k.cpp": "", "k.ll": "", "k.o": "",
              **{p.name: p.read_text(encoding="utf-8") for p in runtime_parts()}}
     work = json.dumps({"files": files, "jobs": jobs, "asyncify": ASYNCIFY})
     made = cache() / f"live-{digest(work, *PACKAGES['@yowasp/clang'])}"
@@ -118,15 +110,15 @@ def _jobs(parts: list[Path]) -> tuple[dict[str, list[str]], list]:
     plain = ["clang++", *MACHINE, "-O2", f"-DLAPTOP_PAGE_CODE={CODE}u", *places, "-Ipage", "-Iruntime", "-c"]
     traced = [word for word in traced_flags(CLANG) if word != "-gdwarf-4"]      # which asks for more than lines, slowly
     flags = ["clang++", *MACHINE, *traced, "-fdiscard-value-names", *places, "-Isame"]
-    objects = [f"{name}.o" for name in [*(p.name for p in parts), "sources.cpp"]]
+    objects = [f"{p.name}.o" for p in parts]
     of_pack = [f"{p.name}.o" for p in parts if p.parents[1].name in PACKS]
     link = [*flags[:3], "-mexec-model=reactor", "-O1", "-Wl,--strip-debug", f"-Wl,--max-memory={MEMORY}", "k.o", "-o", "k.wasm"]
     asked = {"traced": [*flags, "-include-pch", "start.pch", "-S", "-emit-llvm", "k.cpp", "-o", "-"],
              "object": [*flags[:3], "-O1", "-Wno-override-module", "-c", "k.ll", "-o", "k.o"],
              "link": [*link, *(name for name in objects if name not in of_pack)], "link packs": [*link, *objects]}
-    whole = [{"k.o": "alone.cpp.o", "k.wasm": "whole.wasm"}.get(word, word) for word in asked["link packs"]]
+    whole = [word.replace("k.wasm", "whole.wasm") for word in asked["link packs"] if word != "k.o"]
     header = [word if word != "c++" else "c++-header" for word in flags]
-    return asked, [*(([*plain, name.removesuffix(".o"), "-o", name], name) for name in [*objects, "alone.cpp.o"]),
+    return asked, [*(([*plain, name.removesuffix(".o"), "-o", name], name) for name in objects),
                    ([*header, "-c", "start.h", "-o", "start.pch"], "start.pch"),
                    ([*whole, "-Wl,--no-gc-sections"], "whole.wasm"),
                    *(([words[0], "-###", *words[1:]], f"{name}.txt") for name, words in asked.items())]

@@ -24,7 +24,7 @@ EXPORT("alloc") void* page_alloc(size_t bytes) { return calloc(std::max<size_t>(
 
 // `of`: grid, block, cluster and its limit, shared bytes and their limit, threads and steps at most
 EXPORT("begin") void page_begin(uint32_t source, uint32_t entry, const char* kernel, const uint32_t* of) {
-    page_source = laptop_sources[source];
+    page_source = __start_laptop_sources + source;
     launch.entry = page_source->entries[entry], launch.kernel = kernel, launch.mode = LAPTOP_PROFILE | LAPTOP_SANITIZE;
     for (int i = 0; i < 3; ++i) launch.grid[i] = of[i], launch.block[i] = of[3 + i], launch.cluster[i] = of[6 + i];
     launch.cluster_limit = of[9], launch.shared_bytes = of[10], launch.shared_limit = of[11];

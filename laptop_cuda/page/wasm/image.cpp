@@ -4,7 +4,7 @@
 #include "page.h"
 #include "runtime.h"
 
-extern "C" char __start_laptop_kernels, __stop_laptop_kernels;
+extern "C" __attribute__((weak)) char __start_laptop_kernels, __stop_laptop_kernels;      // where there are variables
 
 namespace laptop {
 

@@ -16,7 +16,8 @@ struct PageSource {
     const PageSymbol* symbols;
     uint32_t n_symbols;
 };
-extern "C" const PageSource* const laptop_sources[];
+// Of a module, one behind the other. (Weak: none is there where the runtime is linked alone.)
+extern "C" __attribute__((weak)) const PageSource __start_laptop_sources[];
 extern const PageSource* page_source;    // of the launch
 inline uint32_t place_of(uint32_t pc) { return pc < page_source->n_lines ? page_source->lines[pc] : 0; }
 inline uint32_t number(const uint32_t (&at)[3], const uint32_t (&size)[3]) { return at[0] + size[0] * (at[1] + size[1] * at[2]); }
