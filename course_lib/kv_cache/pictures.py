@@ -135,7 +135,7 @@ def errors(results):
     figures.plain_ticks(ax.yaxis)
     figures.show(fig, alt="; ".join(f"{name}: {size // 1024} KiB, {error:.1%} off"
                                     for name, (size, error) in results.items())
-                 + f". Dashed: from int8 on twice the error for each bit less, {16 * least:.1%} at 4 bits.",
+                 + f". Dashed: from int8 on twice the error for each bit less, {16 * least:.0%} at 4 bits.",
                  caption="Error against bytes, each tick ten times the one before. In float32 the same cache "
                          "takes 768 KiB and is exact.")
 

@@ -60,7 +60,7 @@ DRAWN = {
     "phases": (lambda: cache.two_phases(420, 8.4), "prefill for 420 ms", lambda: cache.two_phases(420, 9.4)),
     "split": (cache.split_and_merge, "part 3: keys 9 to 11", lambda: cache.split_and_merge(2, 8)),
     "steps": (cache.shared_steps, "a step per channel, 6 groups of 4 entries", lambda: cache.shared_steps(3, 6)),
-    "errors": (lambda: cache.errors({"int8": (2048, 0.01), "int4": (1024, 0.1)}), "for each bit less, 16.0% at 4 bits",
+    "errors": (lambda: cache.errors({"int8": (2048, 0.01), "int4": (1024, 0.1)}), "for each bit less, 16% at 4 bits",
                lambda: cache.errors({"int8": (2048, 0.02), "int4": (1024, 0.1)})),
     "kept": (lambda: cache.kept_and_replaced(P, Q, KEEP, INSTEAD),
              "token 0: draft 0.2, kept 0.2, replacement 0.4, target 0.6",
