@@ -105,10 +105,10 @@ def far_cases(rng):
     """Tokens far away are two whole numbers each, of which every machine rounds the squares and their sums alike."""
     for n, m, d in [(2, 2, 2), (3, 5, 4), (20, 33, 16)]:
         yield Case(randn(rng, n, d), randn(rng, m, d), label=f"{n} x {m}, tokens around 0")
-    for n, m, x, y in [(3, 5, 3000, 3000), (20, 33, -3500, -3500), (7, 8, 4000, -4000)]:
-        q, k = (torch.randint(-4, 5, (size, 2), generator=rng) for size in (n, m // 2))
-        near = torch.cat([k, -k, k[:m % 2] * 0])           # whose mean is 0
-        yield Case(*((part + torch.tensor([x, y])).float() for part in (q, near)), label=f"{n} x {m}, tokens around ({x}, {y})")
+    for n, half, x, y in [(3, 3, 3000, 3000), (20, 17, -3500, -3500), (7, 4, 4000, -4000)]:
+        q, k = (torch.randint(-4, 5, (size, 2), generator=rng) for size in (n, half))
+        k = torch.cat([k, -k])                   # so the mean of all numbers is whole, too
+        yield Case(*((part + torch.tensor([x, y])).float() for part in (q, k)), label=f"{n} x {2 * half}, tokens around ({x}, {y})")
     x = 3 * randn(rng, 64, 33)
     yield Case(x, x, label="64 tokens against themselves")
 
