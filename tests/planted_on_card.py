@@ -3,7 +3,7 @@
     PYTHONPATH=. python tests/planted_on_card.py
 
 What the sanitizer calls an error (tests/chapters/test_asynchrony.py has the list) is compiled for this card, each change
-in a process of its own, and run 200 times with fresh inputs beside the kernel as it is. Those that the engine calls a
+in a process of its own, and run up to 200 times with fresh inputs beside the kernel as it is. Those that the engine calls a
 deadlock are left out: they would not end. Added by hand: `nvcc`, and `compiler` of a change whose answers are right, what
 ptxas says of it for sm_90a, or its machine code shows; test_asynchrony.py holds most of it to the compiler."""
 import datetime

@@ -25,7 +25,7 @@ def points(tokens: int) -> dict[str, tuple[float, float, float, int]]:
 
 
 def unbeaten(found: dict) -> list[str]:
-    """Names for which no other has both a lower mean loss and a smaller cache."""
+    """Names for which no other is as good in both and better in one."""
     return [a for a, (loss, _, _, size) in found.items()
             if not any(other[0] <= loss and other[3] <= size and (other[0], other[3]) != (loss, size)
                        for other in found.values())]
@@ -34,7 +34,7 @@ def unbeaten(found: dict) -> list[str]:
 class TradeOffs(Explorable):
     title = "Loss against cache"
     caption = ("Every attention of the course in the same small model, 600 steps. A bar spans the seeds. "
-               "Orange: no other has both a lower mean loss and a smaller cache.")
+               "Orange: no other is as good in both and better in one.")
     controls = (Choice("tokens", (64, 256), 256, "tokens in the cache"),
                 Choice("chosen", tuple(rows()), label="attention"))
     page = {"tokens": (256,), "chosen": tuple(rows())}

@@ -93,7 +93,7 @@ def planted_table(outcome="right"):
     for file in sorted(FOLDER.glob("*/planted.json")):
         made = json.loads(file.read_text())
         rows = [row for row in made["rows"] if row["engine"] in ("race", "misused barrier")]
-        print(f"{made['card']}, {made['date']}: {len(rows)} changed lines, 200 runs each")
+        print(f"{made['card']}, {made['date']}: {len(rows)} changed lines, up to 200 runs each")
         print(f"{'rung':<5} {'the engine':<16} {'the card':<23} {'nvcc ' + made.get('nvcc', ''):<21} changed")
         for row in rows:
             if row["outcome"] == outcome:

@@ -31,7 +31,8 @@ def constants(source: Outline) -> list[tuple[str, str, tuple]]:
                 name = tokens[end - 1].text
                 known.add(name)
                 found[name] = (name, f"{space}::{name}" if space else name, source.conditions[i])
-    bare = {t.text.split()[-1] for t in tokens if re.fullmatch(r"#\s*define\s+\w+\s*", t.text)}
+    bare = {t.text.split()[-1] for t in tokens
+            if t.kind == "directive" and re.fullmatch(r"#\s*define\s+\w+\s*", t.text)}
     return [row for name, row in found.items() if name not in bare]      # some branch gives it no number
 
 

@@ -4,6 +4,7 @@ The object has those in device memory. g++ writes down the others beside each tr
 clang those in shared memory are known only where a launch has reached them, and those of a thread not at all."""
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from .by_value import CALLS, DECLARED
@@ -32,6 +33,7 @@ def declared(builds: list[Path], kernel: str) -> Declared:
                     max((f.own for f in found), key=len, default=()), any(f.noted for f in found))
 
 
+@lru_cache(64)               # a build's name is never used for another
 def _of(library: Path, kernel: str) -> Declared:
     made, written = read_object(library.parent / "kernel.cu.cpp.o"), library.parent / CALLS
     device = sum(size for name, size in made.writable.items()

@@ -1,4 +1,5 @@
 """The notebook side: `%%cuda` cells, names that never mean an earlier version, interrupts, colours."""
+import atexit
 import os
 import re
 import subprocess
@@ -29,6 +30,7 @@ def shell():
     shell = InteractiveShell.instance()
     register()
     yield shell
+    atexit.unregister(shell.atexit_operations)           # which collects garbage for seconds
     InteractiveShell.clear_instance()
 
 
