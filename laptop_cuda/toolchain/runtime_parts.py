@@ -3,7 +3,7 @@ import os
 from pathlib import Path
 
 # What a kernel calls at each access, and what counts. The rest is to be built soon.
-HOT = ("asynchronous", "fibers", "hooks", "own", "sanitize", "trace", "warp")
+HOT = ("asynchronous", "fibers", "hooks", "own", "products", "sanitize", "trace", "warp")
 
 
 def runtime_parts(folders: list[Path], clang: bool) -> list[tuple[str, str]]:
