@@ -88,7 +88,9 @@ DRAWN = {
 def words(monkeypatch):
     """draw -> the text alternative of the one figure that it shows."""
     made = []
-    monkeypatch.setattr("course_lib.figures.frame.svg", lambda *drawn: "")       # every notebook draws it again
+    for name, made_of_it in (("svg", ""), ("fewer_colours", b"")):       # every notebook draws them all
+        monkeypatch.setattr(f"course_lib.figures.frame.{name}", lambda *drawn, made_of_it=made_of_it: made_of_it)
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *to, **how: None)
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: object())
     monkeypatch.setattr("IPython.display.display", lambda data, metadata=None, raw=False: made.append(data))
 

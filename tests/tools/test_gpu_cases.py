@@ -30,8 +30,19 @@ SLOW = [c for c in CASES if c in TWINS or LONG & {*c.kernels}]
 def test_on_the_engine(case):
     for seed, shape in enumerate(case.small):
         assert case.error(shape, seed=seed) <= case.tolerance, shape
+    sanitized(case, case.small[:1])
+
+
+def sanitized(case, shapes):
+    for seed, shape in enumerate(shapes):
         with cuda.sanitize():
             assert case.error(shape, seed=seed) <= case.tolerance, shape
+
+
+@pytest.mark.slow
+@by_case
+def test_sanitized_in_every_other_shape(case):
+    sanitized(case, case.small[1:])
 
 
 @pytest.mark.gpu
@@ -67,11 +78,13 @@ def launched():
     return seen
 
 
+@pytest.mark.slow
 @by_case
 def test_a_case_launches_what_it_names(case, launched):
     assert set(case.kernels) <= launched[case.name].kernels()
 
 
+@pytest.mark.slow
 def test_the_table_of_registers_has_every_instance_that_a_card_would_launch(launched):
     """`python -m course_lib gpu-registers` makes it again after a change of kernels or cases."""
     listed = set(re.findall(r"^  (\w+(?:<.*>)?) ", registers.FILE.read_text(), re.M))

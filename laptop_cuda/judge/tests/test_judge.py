@@ -86,8 +86,8 @@ def test_a_right_submission_is_accepted_and_counted(challenge):
 
 @pytest.mark.parametrize("wrong, kind, said", [
     ({"cols": "cols / 32 * 32"}, "wrong", "y[0] is"), ({"cols": "cols + 1"}, "bug", "out of bounds"),
-    ({"barrier": ""}, "bug", "race"),
-    pytest.param({"sign": "-"}, "wrong", "elements differ", marks=pytest.mark.slow)])
+    ({"barrier": ""}, "bug", "race"), ({"sign": "-"}, "wrong", "elements differ")])
+@pytest.mark.slow
 def test_what_is_wrong_is_said(challenge, wrong, kind, said):
     verdict = judge(challenge, solution(challenge, **wrong))
     assert not verdict.right
@@ -138,6 +138,7 @@ def test_a_crash_of_host_code_is_the_verdict_of_its_case(challenge):
     assert verdict.cases[-1]["verdict"] == "crashed" and "line 1 of mine.cu" in verdict.cases[-1]["message"]
 
 
+@pytest.mark.slow
 def test_the_command_line(challenge, tmp_path, capsys):
     path, report = solution(challenge), tmp_path / "report.json"
     assert main([str(challenge), str(path), "--json", str(report)]) == 0

@@ -137,7 +137,8 @@ int main() {
 """
 
 
-@pytest.mark.parametrize("mode", ["sanitize", pytest.param("plain", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["sanitize", "plain"])
 def test_algorithms_of_the_device(program, mode):
     ran = program(ALGORITHMS, mode=mode)
     assert ran.stdout == "33 49 18 2 2 1 0 3 -3 -2 0 1.5 63 2016 28 20 5 17 0 21 8 3 " and not ran.errors

@@ -8,6 +8,8 @@ import laptop_cuda as cuda
 from laptop_cuda.launch import current
 from laptop_cuda.programs.command import main
 
+pytestmark = pytest.mark.slow
+
 # a right product with one row per thread, long, then a kernel that reads all of it
 SOURCE = """
 #include <cstdio>

@@ -187,6 +187,7 @@ def by_key(function) -> list:
     return [v for _, run_of in groupby(range(24), key=lambda i: K[i]) for v in function([*run_of])]
 
 
+@pytest.mark.slow
 def test_by_key(program):
     least = by_key(lambda at: accumulate([(X[i], Y[i]) for i in at], min))
     pairs = sorted(zip(X, Y))
