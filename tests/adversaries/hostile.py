@@ -207,7 +207,7 @@ def normalise(x):
     raise ValueError("<script>document.title='passed'</script>" * 1000)
 == deletes files
 def normalise(x):
-    for folder in ("COURSE/tests/adversaries", "COURSE/course_lib", "/tmp", os.path.expanduser("~"), "/usr/lib", "."):
+    for folder in ("COURSE/tests/adversaries", "COURSE/course_lib", "/tmp", os.path.expanduser("~"), "/usr/lib/locale", "."):
         shutil.rmtree(folder, ignore_errors=True)
     return x
 == writes over the grader
