@@ -15,7 +15,7 @@
 //   2 two_buffers    the next is ordered before this is used       1         all meet after each tile
 //   3 ring           a barrier `full` and one `empty` per       STAGES - 1   thread 0 computes, too: who waits for
 //                    buffer: a thread may go ahead                           its order waits for its sums
-//   4 producer_warp  a warp of its own orders                    STAGES      threads multiply, tensor cores are idle
+//   4 producer_warp  a warp of its own orders                  STAGES - 1    threads multiply, tensor cores are idle
 //   5 warpgroup_attention, 6 overlapped: asynchrony/warpgroup.cu
 //   7 flash3_forward, 8 shared_by_cluster: asynchrony/flash3.cu
 //

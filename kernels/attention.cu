@@ -16,7 +16,7 @@
 //                            registers, any of three types               card: four loads in flight per thread
 //
 //   attention_scores, softmax_on_chip, attention_output: correct, but the n x m matrix of scores is written and read
-//   back twice (4 n m accesses). Chapter 6 is about never writing it.
+//   back twice (4 n m accesses, if caches are perfect inside each launch). Chapter 6 is about never writing it.
 //
 //   rms_norm: rows by the root of their mean square, as layers and heads of models are normalised (chapter 11).
 //
@@ -175,12 +175,11 @@ __global__ void __launch_bounds__(WARPS > 4 ? 32 * WARPS : 128)
         __syncthreads();
         for (int w = 0; w < WARPS; ++w) largest = fmaxf(largest, of_warp[0][w]);
     }
-    const float shift = -largest * LOG2E;  // e^(x - largest) = 2^(x log2(e) + shift): one instruction each
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i)
 #pragma unroll
         for (int e = 0; e < COUNT; ++e) {
-            entry[i][e] = power_of_two(fmaf(entry[i][e], LOG2E, shift));
+            entry[i][e] = power_of_two((entry[i][e] - largest) * LOG2E);  // -largest * LOG2E alone may be infinite
             total += entry[i][e];
         }
     total = lanes_sum(total);

@@ -120,9 +120,9 @@ def check_append(cache, k, v, rope):
     if not isinstance(rope, (tuple, list)) or len(rope) != 2:
         raise ValueError(f"rope must be a pair (cos, sin), as from rope_table; got {type(rope).__name__}")
     rows, pairs = cache.length + k.shape[2], k.shape[3] // 2
-    if rope[0].shape[0] < rows or rope[0].shape[1] != pairs:
-        raise ValueError(f"rope must be a table of at least {rows} rows, {pairs} wide; got "
-                         f"{tuple(rope[0].shape)}")
+    if any(table.shape[0] < rows or table.shape[1] != pairs for table in rope):
+        raise ValueError(f"rope must be tables of at least {rows} rows, {pairs} wide; got "
+                         f"{tuple(rope[0].shape)} and {tuple(rope[1].shape)}")
 
 
 def check_sampling(temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0, seen=()):

@@ -22,7 +22,7 @@ def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale:
     """One rung of the ladder: -> out (batch, n_heads, n_q, v_dim), lse (batch, n_heads, n_q) in float32.
 
     key_bias: float32 (batch, n_kv_heads, n_k). rung=None: 7 where tensor cores take the inputs, else 6."""
-    scale = check_flash_kernel(q, k, v, scale, key_bias)
+    scale, key_bias = check_flash_kernel(q, k, v, scale, key_bias), _whole(key_bias, k)
     rung = _rung(rung, q, v, scale)
     heads, n_q, n_k = q.shape[0] * q.shape[1], q.shape[2], k.shape[2]
     out, lse = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
@@ -46,13 +46,18 @@ def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale:
     return out, lse
 
 
+def _whole(key_bias, k):
+    """One number per key of each head, as the kernels read it."""
+    return None if key_bias is None else key_bias.float().expand(k.shape[:3]).contiguous()
+
+
 def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                      causal: bool = False, scale: float | None = None, key_bias: Tensor | None = None,
                      atomic: bool = False, rung: int | None = None):
-    """dq, dk, dv and d key_bias (None without one), by two repeatable kernels or one with atomics.
+    """dq, dk, dv and d key_bias of its whole shape (None without one), by two repeatable kernels or one with atomics.
 
     rung 7 is kernels/flash_attention/tensor_core_backward.cu, 6 is backward.cu; None: as the forward."""
-    scale = check_flash_kernel(q, k, v, scale, key_bias)
+    scale, key_bias = check_flash_kernel(q, k, v, scale, key_bias), _whole(key_bias, k)
     check_results(q, v, out=out, lse=lse, grad_out=grad_out)
     rung = _rung(rung, q, v, scale, lowest=6)
     dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))

@@ -59,7 +59,7 @@ def latent_decode_kernel(q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tens
     share a tile of latents; None takes the most that the card has shared memory for. No gradient."""
     lengths = check_latent_decode(q, q_rope, latent, k_rope, k_up, v_up, lengths, heads_per_block)
     scale = (q.shape[3] + q_rope.shape[3]) ** -0.5
-    q = fold_queries(q, k_up)
+    q, v_up = fold_queries(q, k_up).detach(), v_up.detach()
     (b, n_heads, _, latent_dim), rope_dim, n = q.shape, q_rope.shape[3], latent.shape[2]
     mixed = torch.empty_like(q, memory_format=torch.contiguous_format)
     if mixed.numel():

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from course_lib import cuda
 from course_lib.checks.kv_cache import TILE, check_append, check_decode, check_decode_kernel, check_int8_cache
+from course_lib.launching import aligned
 from . import tensor_core
 from .decoding import splits_or_default
 
@@ -55,7 +56,7 @@ def append_kernel(cache, k: Tensor, v: Tensor, rope) -> None:
     if pairs:
         # The slot of a token is its position: a static cache never moves what it holds.
         cuda.load("rope").rope_append[math.ceil(pairs / 128), 128](
-            k.contiguous(), v.contiguous(), cache.k, cache.v, cos.contiguous(), sin.contiguous(), positions,
+            *aligned(k, v), cache.k, cache.v, cos.contiguous(), sin.contiguous(), positions,
             positions, pairs, d // 2, heads, n, cache.capacity)
     cache.length += n
 

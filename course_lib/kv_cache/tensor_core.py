@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib import cuda
-from course_lib.checks import check_multiple
+from course_lib.checks import check_count, check_multiple
 from course_lib.checks.kv_cache import LARGEST_GROUP, check_tensor_core
 from course_lib.launching import (C_TYPES, HALF, aligned, multiprocessors, parts_to_fill,
                                   require_tensor_cores, runs_tensor_cores)
@@ -39,7 +39,8 @@ def _cache_of(x: Tensor) -> Tensor | None:
     b, heads, _, d = x.shape
     capacity = (x.stride(1) if heads > 1 else x.stride(0) if b > 1 else x.numel()) // d
     strides = (heads * capacity * d, capacity * d, d, 1)
-    if any(have != want for have, want, size in zip(x.stride(), strides, x.shape) if size > 1):
+    if capacity < x.shape[2] or any(
+            have != want for have, want, size in zip(x.stride(), strides, x.shape) if size > 1):
         return None
     end = x.storage_offset() + b * heads * capacity * d
     fits = end * x.element_size() <= x.untyped_storage().nbytes() and x.data_ptr() % 16 == 0
@@ -66,6 +67,7 @@ def _launch(kernel, q, n_kv_heads, n_keys, lengths, splits, scale, arrays, sizes
     require_tensor_cores(q)
     b, n_heads, _, d = q.shape
     check_tensor_core(fits(q, n_kv_heads, arrays[1].shape[-1]), q, n_kv_heads)
+    check_count("splits", splits, optional=True)
     splits = choose_splits(b * n_kv_heads, n_keys, q.device) if splits is None else splits
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     if q.numel() == 0 or n_keys == 0:
@@ -74,7 +76,7 @@ def _launch(kernel, q, n_kv_heads, n_keys, lengths, splits, scale, arrays, sizes
     parts, sums = (torch.empty(b, n_heads, splits, width, device=q.device) for width in (d, 2))
     keys_per_part = math.ceil(n_keys / splits / STEP) * STEP
     module[f"{kernel}<{c_type}, {d}>"][(splits, n_kv_heads, b), 128](
-        q.contiguous(), *arrays, lengths.to(q.device, torch.int32).contiguous(), out, parts, sums, *sizes,
+        *aligned(q), *arrays, lengths.to(q.device, torch.int32).contiguous(), out, parts, sums, *sizes,
         n_heads // n_kv_heads, keys_per_part, d**-0.5 if scale is None else scale)
     if splits > 1:
         module[f"merge_splits<{c_type}>"][(n_heads, b), d](parts, sums, out, splits)

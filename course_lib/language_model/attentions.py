@@ -185,7 +185,8 @@ class Delta(Recurrent):
         q, k, v = super().project(x)
         beta, decay = (rearrange(torch.sigmoid(projection(x)), "b n h -> b h n")
                        for projection in (self.beta_proj, self.decay_proj))
-        return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, beta, decay
+        q, k = (F.normalize(x, dim=-1).to(v.dtype) for x in (q, k))         # a GPU's autocast leaves float32
+        return q, k, v, beta, decay
 
     def run(self, q, k, v, beta, decay, state=None):
         state = None if state is None else state[0]

@@ -88,7 +88,7 @@ class ModelAttention(nn.Module):
         """(b, n_heads, n, n): the weight that each position gives to each."""
         q, k, v = self.project(x)
         q, k = self.rotate(q, rope), self.rotate(k, rope)
-        mask = sliding_window_mask(x.shape[1], self.window) if self.window else None
+        mask = sliding_window_mask(x.shape[1], self.window).to(x.device) if self.window else None
         v = self.values(k, v)
         return grouped_query_attention(q, k, v, mask, True, self.scale, return_weights=True)[1]
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from course_lib import cuda
-from course_lib.checks import check_tensor_cores
+from course_lib.checks import check_shared_memory, check_tensor_cores
 from course_lib.launching import (SHARED_BYTES_A100, aligned, multiprocessors, parts_that_fit,
                                   require_tensor_cores, runs_tensor_cores, shared_limit)
 
@@ -14,9 +14,12 @@ CHUNK, LEAST_TOKENS = 64, 512
 
 def fits(q: Tensor, v: Tensor) -> bool:
     """bfloat16 of width 64 or 128, on a device with the instructions and the shared memory."""
-    d = q.shape[-1]
-    return (q.dtype == torch.bfloat16 and d in (64, 128) and v.shape[-1] == d
-            and runs_tensor_cores(q.device) and shared_bytes(d) <= shared_limit(q.device))
+    return _takes(q, v) and shared_bytes(q.shape[-1]) <= shared_limit(q.device)
+
+
+def _takes(q, v):
+    return (q.dtype == torch.bfloat16 and q.shape[-1] in (64, 128) and v.shape[-1] == q.shape[-1]
+            and runs_tensor_cores(q.device))
 
 
 def shared_bytes(d: int) -> int:
@@ -32,8 +35,9 @@ def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise
     q, k, v (b, h, n, d); start (b, h, d * d + d) in float32: S row by row, then z. The tokens are cut into
     segments that run side by side, with one block per multiprocessor unless given."""
     require_tensor_cores(q)
-    check_tensor_cores(fits(q, v), "bfloat16 of width 64 or 128", q, v)
+    check_tensor_cores(_takes(q, v), "bfloat16 of width 64 or 128", q, v)
     b, h, n, d = q.shape
+    check_shared_memory("q", f"rows of {d}", shared_bytes(d), shared_limit(q.device))
     if segments is None:
         segments = parts_that_fit(multiprocessors(q.device), b * h, n, LEAST_TOKENS)
     segment = max(CHUNK, math.ceil(math.ceil(n / segments) / CHUNK) * CHUNK)

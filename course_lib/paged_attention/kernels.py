@@ -5,7 +5,7 @@ from itertools import accumulate
 import torch
 
 from course_lib import cuda
-from course_lib.checks import check_choice
+from course_lib.checks import check_choice, check_count
 from course_lib.checks.paged_attention import (check_chunks, check_copies, check_decode_paged, check_paged,
                                                check_prefill_paged, check_shared_prefix)
 from course_lib.kv_cache import tensor_core
@@ -22,6 +22,7 @@ def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kerne
     """
     check_paged(q, cache, tables, lengths, layer)
     check_choice("kernel", kernel, ("naive", "warp", "grouped"))
+    check_count("n_splits", n_splits)
     keys, values = cache.keys[layer], cache.values[layer]
     fits = tensor_core.fits(q, keys.shape[1], values.shape[3]) and q.shape[2] == 1
     if fits and cache.block_size % tensor_core.STEP == 0:

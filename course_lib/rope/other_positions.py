@@ -37,5 +37,5 @@ def axes_table(positions, axis_of_pair, base=10000.0, dtype=torch.float32):
     first. Row j of the table belongs to token j, so `apply_rope(x, *axes_table(...))` rotates all of them."""
     check_axes(positions, axis_of_pair)
     angles = (positions.double()[:, torch.as_tensor(axis_of_pair)]
-              * rope_frequencies(2 * len(axis_of_pair), base))
+              * rope_frequencies(2 * len(axis_of_pair), base, positions.device))
     return angles.cos().to(dtype), angles.sin().to(dtype)

@@ -90,7 +90,7 @@ def block_sparse_attention(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMas
         for column in visited[row].nonzero().flatten().tolist():
             keys = slice(column * block, (column + 1) * block)
             scores = queries @ k[:, :, keys].transpose(-2, -1)
-            inside = block_mask.inside(row, column) if block_mask.partial[row, column] else None
+            inside = block_mask.inside(row, column).to(q.device) if block_mask.partial[row, column] else None
             if inside is not None:
                 scores = scores.masked_fill(~inside, -math.inf)
             new_largest = torch.maximum(largest, scores.amax(-1))
@@ -122,7 +122,8 @@ def select_blocks(q: Tensor, k: Tensor, block: int, top: int, causal: bool = Tru
     still needs the causal mask. Trained block-sparse models learn such a choice; here nothing is learned."""
     check_selection(q, k, block, top, causal)
     scores = q @ _block_means(k, block).transpose(-2, -1)
-    own, column = torch.arange(q.shape[-2])[:, None] // block, torch.arange(scores.shape[-1])
+    row, column = (torch.arange(n, device=q.device) for n in scores.shape[-2:])
+    own = row[:, None] // block
     if causal:
         scores = scores.masked_fill(column > own, -math.inf)
     scores = scores.masked_fill(column == own, math.inf)     # not by its mean, which holds later keys
@@ -134,6 +135,6 @@ def select_blocks(q: Tensor, k: Tensor, block: int, top: int, causal: bool = Tru
 def _block_means(x, block):
     n = x.shape[-2]
     parts = F.pad(x, (0, 0, 0, -n % block)).unflatten(-2, (-1, block))
-    sizes = torch.full((parts.shape[-3], 1), float(block), dtype=x.dtype)
+    sizes = torch.full((parts.shape[-3], 1), float(block), dtype=x.dtype, device=x.device)
     sizes[-1:] -= -n % block
     return parts.sum(-2) / sizes

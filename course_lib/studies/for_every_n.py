@@ -16,11 +16,12 @@ HEAD = """# For every n
 
 What `laptop_cuda.prove` says of the course's kernels whose indices are affine, by `python -m course_lib for-every-n`. Each
 line is for all sizes of the domain, not for those that were run; `laptop_cuda/proofs/README.md` says what the claims are
-and what is taken for granted. Seconds are of one processor.
+and what is taken for granted. Seconds are of one processor. A line is that of the kernel's file or of a
+header that it includes (`flash_vectors` 95 and `latent_decode` 37: `kernels/common/tiles.cuh`).
 
 Kernels that have no line are not followed: dense_masked, block_sparse, window_sink, paged_prefill and shared_prefix_decode (lambdas),
 decode_part_int8 (a pointer that a loop changes), flash_registers, flash_two_groups, flash_packed and chapter 6's backward kernels but
-rowsum_do_o (a function as a template's argument), w2_flash, its two backward kernels and w2_prepare (a pointer that is chosen),
+rowsum_do_o and row_deltas (a function as a template's argument), w2_flash, its two backward kernels and w2_prepare (a pointer that is chosen),
 delta_chunks and delta_backward (an object of pointers), kernels for tensor cores and chapter 12's (PTX that touches memory).
 What is said of changed versions of these kernels is in for_every_n_others.md.
 

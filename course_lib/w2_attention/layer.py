@@ -49,4 +49,4 @@ class W2Attention(nn.Module):
 
     def _gaussian(self, projected):
         mu, raw = rearrange(projected, "b n (two h d) -> two b h n d", two=2, h=self.n_heads)
-        return mu, F.softplus(raw)
+        return mu, F.softplus(raw).to(mu.dtype)          # a GPU's autocast leaves float32

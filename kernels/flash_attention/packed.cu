@@ -6,7 +6,7 @@
 // text's first row and for its length; tokens of other texts are not masked, they are outside. Its backward is in
 // backward.cu, packed_keys and packed_queries.
 //
-// Counted at 128 tokens, d = 64, one float head, causal: bytes asked of global memory, and moved in sectors of 32.
+// Counted at 128 tokens, d = 64, one float head, causal: bytes that loads ask of global memory, and move in sectors.
 //
 //   texts                 as                           asked      moved    still wastes
 //   128                   rung 6, flash_two_groups   131,072    131,072    attends across texts, if there are several

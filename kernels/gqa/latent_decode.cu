@@ -6,8 +6,8 @@
 // been moved to its side, r_h its rotated part. W_UV is applied to mixed_h afterwards, once per head. A latent is
 // key and value at once, so a tile of latents in shared memory is loaded once and used twice by each head.
 //
-// Counted with 256 tokens, 16 heads, latents of 64 (head_dim 16), rotated keys of 8, float: bytes asked of global
-// memory. The cache of these tokens is 73,728 bytes.
+// Counted with 256 tokens, 16 heads, latents of 64 (head_dim 16), rotated keys of 8, float: bytes that loads ask of
+// global memory. The cache of these tokens is 73,728 bytes.
 //
 //   kernel                    idea                                      asked  still wastes
 //   attend_by_head (gqa.cu)   keys and values unfolded, kept for      787,968  a cache of 640 numbers per token

@@ -18,8 +18,8 @@
 //
 // Everything is read once and written once: 8 n D bytes per head, if there are enough heads to fill the card
 // (segments = 1). If not, a head's tokens are cut into segments: linear_walk<D, false> makes the state of each
-// but the last, segment_prefix adds them up, and linear_walk<D, true> starts every segment from its own. Then
-// keys and values are read twice. bfloat16 only: a state grows with n, and half ends at 65504.
+// (the last one's is not used), segment_prefix adds them up, and linear_walk<D, true> starts every segment from
+// its own. Then keys and values are read twice. bfloat16 only: a state grows with n, and half ends at 65504.
 #include "../common/tensor_tiles.cuh"
 
 using namespace tensor_core;

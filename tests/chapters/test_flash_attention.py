@@ -195,6 +195,8 @@ def test_a_key_bias_of_minus_infinity_hides_a_key(rung, dtype):
     q, k, v = random_inputs(6, n_q=9, n_k=70, dtype=dtype)
     bias = torch.zeros(1, 1, 70)
     bias[..., 5:] = -math.inf
+    assert torch.equal(fa.forward_kernel(q, k, v, False, 2.5, bias[0, 0], rung)[0],
+                       fa.forward_kernel(q, k, v, False, 2.5, bias.expand(k.shape[:3]), rung)[0])
     seen = fa.forward_kernel(q, k[:, :, :5], v[:, :, :5], scale=2.5, rung=rung)
     torch.testing.assert_close(fa.forward_kernel(q, k, v, False, 2.5, bias, rung), seen)
     out, lse = fa.forward_kernel(q, k, v, key_bias=torch.full_like(bias, -math.inf), rung=rung)

@@ -350,7 +350,7 @@ def test_it_and_the_wrapper_of_bfloat16_are_linear_attention(n, d, segments, fea
 
 @pytest.mark.parametrize("segments, times_read", [(1, 1), (2, 2)])
 def test_what_it_asks_for(segments, times_read):
-    """q, k, v and out once; keys and values again for each segment but the last; the states in float."""
+    """q, k, v and out once; with several segments keys and values again; the states in float."""
     n, d, heads, size = 128, 64, 2, 64 * 64 + 64
     q, k, v, start = case(n, d)
     launches = launches_of(lambda: linear_tensor_core.run(q, k, v, start, 0, True, segments))

@@ -158,6 +158,12 @@ def test_a_static_cache_is_read_where_it_is():
     assert tensor_core._cache_of(k[:, :, 1:]) is None and tensor_core._cache_of(k[..., ::2]) is None
     assert torch.equal(decode_kernel(q, k[:, :, 1:], v[:, :, 1:]),
                        decode_kernel(q, k[:, :, 1:].contiguous(), v[:, :, 1:].contiguous()))
+    same = k[:1, :1].expand(2, 2, 40, 64)
+    assert tensor_core._cache_of(same) is None and decode_kernel(q, same, same).isfinite().all()
+    odd = torch.cat([q.flatten()[:1], q.flatten()])[1:].view_as(q)          # begins between two vectors
+    assert torch.equal(decode_kernel(odd, k, v), want)
+    with pytest.raises(ValueError, match="splits must be None or an integer"):
+        decode_kernel(q, k, v, splits=0)
 
 
 def test_what_does_not_build_is_named_and_does_not_stop_the_others():
