@@ -90,7 +90,7 @@ def block_sparse_attention(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMas
         for column in visited[row].nonzero().flatten().tolist():
             keys = slice(column * block, (column + 1) * block)
             scores = queries @ k[:, :, keys].transpose(-2, -1)
-            inside = block_mask.inside(row, column).to(q.device) if block_mask.partial[row, column] else None
+            inside = block_mask.inside(row, column) if block_mask.partial[row, column] else None
             if inside is not None:
                 scores = scores.masked_fill(~inside, -math.inf)
             new_largest = torch.maximum(largest, scores.amax(-1))
