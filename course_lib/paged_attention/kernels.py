@@ -22,10 +22,10 @@ def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kerne
     """
     check_paged(q, cache, tables, lengths, layer)
     check_choice("kernel", kernel, ("naive", "warp", "grouped"))
-    check_count("n_splits", n_splits)
     keys, values = cache.keys[layer], cache.values[layer]
     fits = tensor_core.fits(q, keys.shape[1], values.shape[3]) and q.shape[2] == 1
     if fits and cache.block_size % tensor_core.STEP == 0:
+        check_count("n_splits", n_splits)
         return tensor_core.paged(q, keys, values, tables, lengths, None if n_splits == 1 else n_splits, scale)
     check_decode_paged(q, cache, lengths, kernel, n_splits)
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)

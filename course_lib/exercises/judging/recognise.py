@@ -17,14 +17,14 @@ def recognise(exercise: Exercise, cases: list[Case], run: Run, source: str,
 
     Two misconceptions may both be a race, or both out of bounds: then the one that reports the same lines
     wins, else the one with the same thread at the same element. If that does not tell them apart, none is named."""
-    texts = {m.name: m for m in exercise.misconceptions}
+    known = {m.name: m for m in exercise.misconceptions}
     found: list[tuple[int, str, str]] = []
     for name, ask, theirs in mistakes:
         if theirs.failure or len(theirs.outcomes) != len(run.outcomes):
             continue
         levels = [alike(exercise, case, a, b) for case, a, b in zip(cases, run.outcomes, theirs.outcomes)]
         if all(levels):
-            same_text = name in texts and (normal(exercise, exercise.wrong_code(texts[name]))
+            same_text = name in known and (normal(exercise, exercise.wrong_code(known[name]))
                                            == normal(exercise, source))
             found.append((SURE if same_text else min(levels), name, ask))
     best = [f for f in found if f[0] == max(found)[0]]
