@@ -34,7 +34,7 @@ _opened: dict[str, dict] = {}
 def opened(id: str, packed) -> dict:
     """Declares the exercise of a file; its launches, and the bytes of their arrays."""
     path, data = Path(tempfile.mkdtemp()) / "exercise", bytearray()
-    path.write_bytes(plain_bytes(packed))
+    path.write_bytes(packed)
     more = read_stored(path)["tables"]
     open_sealed(path, {id: {"compare": close(**more["compare"])}})
     exercise, _shipped[id] = find(id), more["shipped"]
@@ -94,7 +94,7 @@ def judged(id: str, source: str, came: str, data=b"") -> str:
     if "error" in came:
         run = Run(failure=Failure(came["kind"], came["error"], name=exercise.name))
         return _shown(judge(exercise, cases, run, source))
-    bytes = io.BytesIO(plain_bytes(data))
+    bytes = io.BytesIO(data)
     for case, launch, answer in zip(cases, _opened[id]["launches"], came["answers"]):
         if answer is None:
             made.append(Outcome(failure=Failure("timeout", f"{LATE} {exercise.limit:g} seconds")))
@@ -124,11 +124,6 @@ def _outcome(exercise: Exercise, case: Case, sites: list[dict], read) -> Outcome
         outcome.changed += [f"argument {number}"] * (role == "in" and not same(a["tensor"], after))
     counts["unwritten"] = next(filter(None, unwritten), "")
     return outcome
-
-
-def plain_bytes(data) -> bytes:
-    """Of the page's own array, or of Python's."""
-    return data.to_bytes() if hasattr(data, "to_bytes") else data
 
 
 def _shown(verdict: Verdict) -> str:

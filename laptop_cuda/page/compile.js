@@ -24,15 +24,15 @@ async function loaded() {
     return sizes[`${name}.packed`] ? unpacked(name) : network(asked, ...how);
   };
   const text = name => unpacked(name).then(answer => answer.text());
-  const [python, clang, binaryen, kit, flags] = await Promise.race([lost, Promise.all([
+  const [python, clang, binaryen, kit] = await Promise.race([lost, Promise.all([
     import(new URL("pyodide.mjs", base)).then(({ loadPyodide }) => loadPyodide({ indexURL: base.href })),
     import(new URL("bundle.js", base)).then(async made => (await made.runLLVM(null, {}, { fetchProgress() {} }), made)),
     text("index.js").then(code => import(URL.createObjectURL(new Blob([code], { type: "text/javascript" })))).then(made => made.default),
-    text("kit.json").then(JSON.parse), text("flags.json").then(JSON.parse)])]);
+    text("kit.json").then(JSON.parse)])]);
   python.unpackArchive(await (await unpacked("engine.zip")).arrayBuffer(), "zip");
   const passes = python.pyimport("laptop_cuda.page.edited"), { hooked } = python.pyimport("laptop_cuda.page.hooked");
   const bytes = Object.entries(kit.binary).map(([name, text]) => [name, Uint8Array.from(atob(text), c => c.charCodeAt(0))]);
-  return { python, passes, hooked, clang, binaryen, flags, kit, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
+  return { python, passes, hooked, clang, binaryen, kit, tree: { ...kit.text, ...Object.fromEntries(bytes) } };
 }
 
 // One program of clang's: the file that it makes, or else its text, and what it printed. To a file it writes each word of a
@@ -59,7 +59,7 @@ function asyncified({ binaryen: b, kit }, wasm) {
 }
 
 async function built(parts, job) {
-  const { passes, flags, tree } = parts, names = JSON.stringify(job.files);
+  const { passes, kit: { flags }, tree } = parts, names = JSON.stringify(job.files);
   const { text, copies, ...told } = JSON.parse(passes.prepared(JSON.stringify(job)));
   if (told.error) return told;
   const files = { ...tree, "k.cpp": text.split(TABLE)[0] };
@@ -71,8 +71,7 @@ async function built(parts, job) {
   const refusal = step => passes.refusal(step.failed, step.printed, job.text, job.name, names), against = refusal(first);
   if (against) return { error: against, kind: "compile" };
   const hooked = parts.hooked(first.made, job.files), second = await ran(parts, flags.object, { "k.ll": hooked }, "k.o");
-  const link = flags[told.packs ? "link packs" : "link"], objects = { ...tree, "k.o": second.made };
-  const linked = second.failed ? second : await ran(parts, link, objects, "k.wasm");
+  const linked = second.failed ? second : await ran(parts, flags.link, { ...tree, "k.o": second.made }, "k.wasm");
   if (linked.failed) return { error: refusal(linked), kind: "compile" };
   return { module: await WebAssembly.compile(asyncified(parts, linked.made)), ...told };
 }
@@ -87,7 +86,7 @@ onmessage = async ({ data: job }) => {
     say("building");
     if (!job.python) return postMessage(await built(parts, job));
     const [room, name, ...args] = job.python;       // a function of the book's own Python
-    postMessage({ value: parts.python.pyimport(room)[name](...args) });
+    postMessage({ value: parts.python.pyimport(room)[name](...args.map(each => parts.python.toPy(each))) });
   } catch (error) {
     const words = String(error?.message ?? error);
     const known = words === "unreachable" ? "it ran out of memory" : /call stack/.test(words) ? "the text is nested too deeply" : words;

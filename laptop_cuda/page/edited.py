@@ -2,7 +2,6 @@
 
 Nothing here, and nothing that it imports, knows ctypes, torch or a compiler of this machine."""
 import json
-import re
 import tempfile
 from pathlib import Path
 
@@ -17,8 +16,6 @@ ROOMS = ("text/*.py", "rewrite/*.py", "ptx/*.py", "toolchain/__init__.py", "tool
          "toolchain/precompiled.py", "toolchain/lines.py", "toolchain/line_table.py", "toolchain/object_file.py",
          "errors/[!_]*.*", "sources.py", "packs.py", "pack.toml", "kernel_text.py", "page/edited.py", "page/finding.py", "page/hooked.py",
          "asynchronous/pack.toml", "asynchronous/instructions.py", "asynchronous/errors.*")
-# Where a text includes these, objects of a pack are linked.
-PACKS = re.compile(r"#include <(cuda[./]|laptop_asynchronous|cooperative_groups/memcpy)")
 
 
 def prepared(asked: str) -> str:
@@ -46,7 +43,6 @@ def prepared(asked: str) -> str:
         return json.dumps({"error": str(error), "kind": "compile"})
     copies = {str(p): p.read_text(encoding="utf-8") for p in cache().glob("header-*/*")} if files[1:] else {}
     return json.dumps({"text": text, "entry": [k for k, _ in wanted].index(mine), "copies": copies,
-                       "packs": any(map(PACKS.search, [text, *copies.values()])),
                        "types": all_declared([file.as_read for file in files]), "parameters": mine.parameters})
 
 

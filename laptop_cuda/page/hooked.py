@@ -39,7 +39,7 @@ class _Source:
             file = re.search(r"file: !(\d+)", self.metadata.get(scope[1], "")) if scope else None
             name = re.search(r'filename: "([^"]*)"', self.metadata.get(file[1], "")) if file else None
             known += [n << 24 | int(number[1]) for n, own in enumerate(self.files)
-                      if name and number and _is(name[1], own)][:1]
+                      if name and number and f"/{name[1]}".endswith(f"/{own}")][:1]
             found = re.search(r"inlinedAt: !(\d+)", at)
         return next((place for place in known if place < 1 << 24), known[0] if known else 0)
 
@@ -53,8 +53,6 @@ class _Source:
                 self.out.append(COMDAT.sub("", "define internal " + LINKAGE.sub("", line.removeprefix("define "))))
                 self.out += ["  %laptop.from = load ptr, ptr @laptop_called_at"] * hooked
                 continue
-            if line == "}":
-                hooked = False
             self.out.append(self._instruction(line) if hooked else self._global(line))
         return "\n".join(self.out) + self._table()
 
@@ -113,11 +111,6 @@ def hooked(text: str, files: tuple[str, ...]) -> str:
     # what the compiler has not made better before the hooks were in may be made better now
     text = re.sub(r"\b(?:optnone|noinline|sspstrong) ", "", text)
     return _Source(text.split("\n"), files).convert()
-
-
-def _is(path: str, name: str) -> bool:
-    path = path.replace("\\", "/")
-    return path.endswith(name) and path.removesuffix(name)[-1:] in ("", "/")
 
 
 def _type(rest: str) -> str:

@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import io
 import json
-import shlex
 import shutil
 import subprocess
 import tarfile
@@ -49,9 +48,7 @@ def fetched(name: str) -> Path:
             ran = subprocess.run(["npm", "pack", f"{name}@{version}"], cwd=folder, text=True, capture_output=True)
             if ran.returncode:
                 raise NoWasm(f"npm did not bring {name} {version}: {ran.stderr[:1000]}")
-            brought = folder / ran.stdout.split()[-1]
-            packed = brought.read_bytes()
-            brought.unlink()
+            packed = (folder / ran.stdout.split()[-1]).read_bytes()
             if base64.b64encode(hashlib.sha512(packed).digest()).decode() != wanted:
                 raise NoWasm(f"{name} {version} is not the file whose digest is in page/live.py")
             with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
@@ -64,9 +61,8 @@ def fetched(name: str) -> Path:
 def write(to: Path, more: dict[str, bytes]) -> str:
     """All that a page loads for its compiler, into a folder of the book; what that weighs."""
     to.mkdir(parents=True)
-    sources = [p for name in PACKAGES for p in fetched(name).iterdir() if p.name not in ("done", "lock")]
-    kit = _kit()
-    sources += [kit / "kit.json", kit / "flags.json", Path(__file__).parent / "compile.js"]
+    sources = [fetched(name) / Path(p).name for name, (*_, parts) in PACKAGES.items() for p in parts.split()]
+    sources += [_kit(), Path(__file__).parent / "compile.js"]
     made = {p.name: p.read_bytes() for p in sources} | {"engine.zip": packed(more)}
     sizes = {}
     for name, data in sorted(made.items()):
@@ -81,52 +77,40 @@ def write(to: Path, more: dict[str, bytes]) -> str:
 
 
 def _kit() -> Path:
-    """A folder with what the compiler needs of the engine, made once: headers, objects, the words of its programs."""
+    """The file with what the compiler needs of the engine, made once: headers, objects, the words of its programs."""
     core, *packs = of_packs("include")
     headers = {"own": _tree(HERE / "include"), "include": _tree(core), "packs": {p.parent.name: _tree(p) for p in packs},
                "same": _tree(Path(include_flags()[-1][2:])), "start.h": HEAD}
-    asked, jobs = _jobs(runtime_parts())
     runtime = {name: text for folder in of_packs("runtime") for name, text in _tree(folder).items()}
-    files = {**headers, "runtime": runtime, "page": _tree(HERE), "k.cpp": "", "k.ll": "", "k.o": "",
-             **{p.name: p.read_text(encoding="utf-8") for p in runtime_parts()}}
-    work = json.dumps({"files": files, "jobs": jobs, "asyncify": ASYNCIFY})
+    more = {"runtime": runtime, "page": _tree(HERE), "k.cpp": "", "k.ll": "", "k.o": "",
+            **{p.name: p.read_text(encoding="utf-8") for p in runtime_parts()}}
+    work = json.dumps({"headers": headers, "more": more, "asyncify": ASYNCIFY} | _work(runtime_parts()))
     made = cache() / f"live-{digest(work, *PACKAGES['@yowasp/clang'])}"
     with locked(made):
         if not (made / "kit.json").exists():
             ran = subprocess.run(["node", Path(__file__).parent / "make.mjs", fetched("@yowasp/clang"),
-                                  fetched("binaryen"), made], text=True, input=work, capture_output=True)
+                                  fetched("binaryen")], text=True, input=work, capture_output=True)
             if ran.returncode:
                 raise NoWasm(f"the engine's runtime does not compile for the page:\n{ran.stderr[:3000]}")
-            (made / "flags.json").write_text(json.dumps({name: _words(made / f"{name}.txt") for name in asked}))
-            binary = {p.name: base64.b64encode(p.read_bytes()).decode() for p in [*made.glob("*.o"), made / "start.pch"]}
-            never = json.loads((made / "never.json").read_text())
-            (made / "kit.json").write_text(json.dumps({"text": headers, "binary": binary, "never": never, "asyncify": ASYNCIFY}))
-    return made
+            (made / "kit.json").write_text(ran.stdout)
+    return made / "kit.json"
 
 
-def _jobs(parts: list[Path]) -> tuple[dict[str, list[str]], list]:
-    """What a page asks of clang, and what the making of a book does: the runtime's objects, the headers precompiled."""
+def _work(parts: list[Path]) -> dict:
+    """The programs that a page asks of clang, and what the making of a book does: the runtime's objects, the headers precompiled."""
     places = ["-Iown", "-Iinclude", *(f"-Ipacks/{name}" for name in PACKS)]
     plain = ["clang++", *MACHINE, "-O2", f"-DLAPTOP_PAGE_CODE={CODE}u", *places, "-Ipage", "-Iruntime", "-c"]
     traced = [word for word in traced_flags(CLANG) if word != "-gdwarf-4"]      # which asks for more than lines, slowly
     flags = ["clang++", *MACHINE, *traced, "-fdiscard-value-names", *places, "-Isame"]
     objects = [f"{p.name}.o" for p in parts]
-    of_pack = [f"{p.name}.o" for p in parts if p.parents[1].name in PACKS]
-    link = [*flags[:3], "-mexec-model=reactor", "-O1", "-Wl,--strip-debug", f"-Wl,--max-memory={MEMORY}", "k.o", "-o", "k.wasm"]
-    asked = {"traced": [*flags, "-include-pch", "start.pch", "-S", "-emit-llvm", "k.cpp", "-o", "-"],
-             "object": [*flags[:3], "-O1", "-Wno-override-module", "-c", "k.ll", "-o", "k.o"],
-             "link": [*link, *(name for name in objects if name not in of_pack)], "link packs": [*link, *objects]}
-    whole = [word.replace("k.wasm", "whole.wasm") for word in asked["link packs"] if word != "k.o"]
+    link = [*flags[:3], "-mexec-model=reactor", "-O1", "-Wl,--strip-debug", f"-Wl,--max-memory={MEMORY}", *objects]
+    programs = {"traced": [*flags, "-include-pch", "start.pch", "-S", "-emit-llvm", "k.cpp", "-o", "-"],
+                "object": [*flags[:3], "-O1", "-Wno-override-module", "-c", "k.ll", "-o", "k.o"],
+                "link": [*link, "k.o", "-o", "k.wasm"]}
     header = [word if word != "c++" else "c++-header" for word in flags]
-    return asked, [*(([*plain, name.removesuffix(".o"), "-o", name], name) for name in objects),
-                   ([*header, "-c", "start.h", "-o", "start.pch"], "start.pch"),
-                   ([*whole, "-Wl,--no-gc-sections"], "whole.wasm"),
-                   *(([words[0], "-###", *words[1:]], f"{name}.txt") for name, words in asked.items())]
-
-
-def _words(printed: Path) -> list[str]:
-    """The words of the one command that clang's driver would run."""
-    return list(filter(None, shlex.split(next(line for line in printed.read_text().splitlines() if line.startswith(' "')))))
+    jobs = [*(([*plain, name.removesuffix(".o"), "-o", name], name) for name in objects),
+            ([*header, "-c", "start.h", "-o", "start.pch"], "start.pch")]
+    return {"programs": programs, "jobs": jobs, "whole": [*link, "-Wl,--no-gc-sections", "-o", "whole.wasm"]}
 
 
 def _tree(folder: Path) -> dict:
@@ -136,9 +120,10 @@ def _tree(folder: Path) -> dict:
 def packed(more: dict[str, bytes] = {}) -> bytes:
     """The engine's text passes and headers, as Python in a page finds them, and `more` files of the book's."""
     engine, packed = Path(__file__).parents[1], io.BytesIO()
+    rooms = [*ROOMS, "include/**/*", *(f"{name}/include/**/*" for name in PACKS)]
+    files = {path.relative_to(engine.parent).as_posix(): path.read_bytes()
+             for pattern in rooms for path in sorted(engine.glob(pattern)) if path.is_file()}
     with zipfile.ZipFile(packed, "w") as made:
-        for path, content in (dict.fromkeys(EMPTY, b"") | more).items():
+        for path, content in (dict.fromkeys(EMPTY, b"") | more | files).items():
             made.writestr(zipfile.ZipInfo(path), content)
-        for path in sorted(p for pattern in (*ROOMS, "include/**/*", *(f"{name}/include/**/*" for name in PACKS)) for p in engine.glob(pattern) if p.is_file()):
-            made.writestr(zipfile.ZipInfo(path.relative_to(engine.parent).as_posix()), path.read_bytes())
     return packed.getvalue()

@@ -3,9 +3,9 @@
     record.start(folder)         # from here on: the first launch of each kernel in each cell of a notebook
     folder/launches.json         # "launches", "sources", and "left": those that a page cannot run, and why
     folder/data.bin              # the bytes of their arrays"""
-import ctypes
 import json
 import sys
+from ctypes import memmove, string_at
 from pathlib import Path
 
 from .. import launch
@@ -33,21 +33,18 @@ class Recorder:
     def __init__(self, folder: Path):
         self.folder, self.seen, self.places = folder, set(), {}
         self.cell = 0                    # that runs, counted from the one behind the recorder's
-        self.busy, self.data = False, bytearray()
+        self.data = bytearray()
         self.sources, self.launches, self.left = [], [], []
 
     def note(self, asked: Launch, entry, library: Library, values: list) -> None:
         cell, name = self.cell, asked.kernel.__name__
-        if self.busy or (cell, name) in self.seen:
+        if (cell, name) in self.seen:
             return
         self.seen.add((cell, name))
-        self.busy = True
         try:
             self.launches.append({"cell": cell} | self.described(asked, entry, library, values))
         except Left as why:
             self.left.append({"cell": cell, "kernel": name, "reason": str(why)})
-        finally:
-            self.busy = False
         self.write()
 
     def entered(self, info) -> None:
@@ -69,21 +66,19 @@ class Recorder:
         cluster = asked.cluster, kernel.cluster_limit
         made = self.launch(c, asks["params"], len(values), kernel) | {"cluster": [*cluster[0], cluster[1]]}
         storages = [c.storages[i] for i in range(c.n_storages)]
-        before = [[_bytes(at, s.bytes) for s, at in ((s, getattr(s, name)) for s in storages)]
-                  for name in ("host", "initialised")]
+        held = [[string_at(at, s.bytes) if at else None for at in (s.host, s.initialised)] for s in storages]
         try:
             made["laptop"] = _answer(how | {"cluster": cluster}, module, entry, kernel.shared_limit)
         finally:
-            for s, data, flags in zip(storages, *before):
-                ctypes.memmove(s.host, data, len(data))
+            for s, (data, flags) in zip(storages, held):
+                memmove(s.host, data, len(data))
                 if flags is not None:
-                    ctypes.memmove(s.initialised, flags, len(flags))
-        if len(self.data) + sum(len(data) for data in before[0] if data not in self.places) > TOGETHER:
+                    memmove(s.initialised, flags, len(flags))
+        if len(self.data) + sum(len(data) for data, _ in held if data not in self.places) > TOGETHER:
             raise Left("the arrays of the launches before it are as much as a page may weigh")
-        made |= {"source": self.source(traced, module), "entry": list(traced.entries).index(text)}
-        made["storages"] = [{"bytes": len(data), "at": self.put(data), "written": self.written(flags)}
-                            for data, flags in zip(*before)]
-        return made
+        given = [{"bytes": len(data), "at": self.put(data), "written": self.written(flags)} for data, flags in held]
+        entered = list(traced.entries).index(text)
+        return made | {"storages": given, "source": self.source(traced, module), "entry": entered}
 
     def launch(self, c, parameters: list, count: int, kernel) -> dict:
         """`parameters`: so many of the kernel, and behind them arrays reached through addresses in values."""
@@ -100,7 +95,7 @@ class Recorder:
             if c.arg_array[i] < 0:
                 size = sizes.get(i, max(p.itemsize * p.lanes, 1))
                 args.append({"name": p.name, "dtype": p.dtype, "lanes": p.lanes,
-                             "value": list(ctypes.string_at(c.args[i], size))})
+                             "value": list(string_at(c.args[i], size))})
                 continue
             a = c.arrays[c.arg_array[i]]
             named = {name: getattr(a, name) for name in ("itemsize", "storage", "offset", "bytes")}
@@ -178,7 +173,3 @@ def _place(path: Path, module) -> str:
     """Of a file that a source includes: its path in the folder where the source's includes begin."""
     homes = [home.resolve() for home in (module._start, *module._include) if home]
     return next((path.relative_to(home).as_posix() for home in homes if path.is_relative_to(home)), path.name)
-
-
-def _bytes(at: int | None, size: int) -> bytes | None:
-    return ctypes.string_at(at, size) if at else None

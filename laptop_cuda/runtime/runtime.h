@@ -286,7 +286,7 @@ struct Storage {
 
 typedef std::pair<uintptr_t, uintptr_t> Code;            // first and last byte of a function
 
-struct Symbol { uintptr_t low; size_t bytes; std::string name; bool constant, writable; Region region; };
+struct Symbol : Region { std::string name; bool writable; };
 
 struct Ended {                   // what the launches of a family came to
     bool failed = false, interrupted = false;

@@ -48,18 +48,15 @@ static void read_image(const char* data, size_t size) {
             }
             if (ELF64_ST_TYPE(s.st_info) != STT_OBJECT || s.st_size == 0 || s.st_shndx >= elf->e_shnum) continue;
             Symbol symbol = {};
-            symbol.low = run->code + s.st_value;
-            symbol.bytes = s.st_size;
             int status;
             char* plain = abi::__cxa_demangle(names + s.st_name, nullptr, nullptr, &status);
             symbol.name = status == 0 ? plain : names + s.st_name;
             free(plain);
             symbol.writable = sections[s.st_shndx].sh_flags & SHF_WRITE;
+            symbol.space = LAPTOP_IN_MODULE;
+            symbol.low = run->code + s.st_value;
+            symbol.bytes = s.st_size;
             symbol.constant = !symbol.writable || ELF64_ST_VISIBILITY(s.st_other) == STV_PROTECTED;
-            symbol.region.space = LAPTOP_IN_MODULE;
-            symbol.region.low = symbol.low;
-            symbol.region.bytes = symbol.bytes;
-            symbol.region.constant = symbol.constant;
             run->symbols.push_back(symbol);
         }
     }

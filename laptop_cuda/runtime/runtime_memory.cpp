@@ -206,7 +206,7 @@ void unmap_arrays() {
         free_region(s.region);
         if (s.region.initialised && own) munmap(s.region.initialised, s.region.bytes);
     }
-    for (Symbol& s : run->symbols) free_region(s.region);
+    for (Symbol& s : run->symbols) free_region(s);
     for (SharedArray& a : run->shared) free_region(a.region);
     if (run->arena_bytes && own) munmap((void*)run->arena, run->arena_bytes);
     if (run->settled.word) munmap(run->settled.word, SETTLED_BYTES * run->settled.bytes);
@@ -365,12 +365,12 @@ void* shared_pointer(uint32_t address) {
 }
 
 static Region* module_region(Symbol& s) {
-    if (s.region.memory < 0) {
+    if (s.memory < 0) {
         Busy busy;
-        s.region.memory = (int32_t)run->memories.size();
+        s.memory = (int32_t)run->memories.size();
         run->memories.push_back({s.name.c_str(), LAPTOP_IN_MODULE, -1, 0, s.bytes, 0});
     }
-    return &s.region;
+    return &s;
 }
 
 static void out_of_bounds(const char* reason, int memory, int64_t offset, size_t size, int action, const void* pc) {
@@ -474,7 +474,7 @@ int32_t memory_at(const Block& b, uintptr_t address, int64_t* offset) {
     for (const Symbol& s : run->symbols) {
         if (address - s.low >= s.bytes) continue;
         *offset = (int64_t)(address - s.low);
-        return s.region.memory;
+        return s.memory;
     }
     *offset = 0;
     return -1;

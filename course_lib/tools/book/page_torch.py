@@ -24,15 +24,11 @@ def __getattr__(name: str):
 
 
 def _each(apply, told=None):
-    """An operation on each number, with that of another tensor or with one number; `told` is its result's type."""
-    def of(self, other):
-        others = other.data if isinstance(other, Tensor) else repeat(other)
-        return Tensor(list(map(apply, self.data, others)), self.shape, told or self.dtype)
+    """An operation on each number, with those of other tensors or with a number; `told` is its result's type."""
+    def of(self, *others):
+        given = [other.data if isinstance(other, Tensor) else repeat(other) for other in others]
+        return Tensor(list(map(apply, self.data, *given)), self.shape, told or self.dtype)
     return of
-
-
-def _one(apply, told=None):
-    return lambda self: Tensor(list(map(apply, self.data)), self.shape, told or self.dtype)
 
 
 class Tensor:
@@ -42,10 +38,10 @@ class Tensor:
     __eq__, __ne__, __le__, __and__, __or__ = (
         _each(getattr(operator, name), bool) for name in ("eq", "ne", "le", "and_", "or_"))
     __add__, __sub__, __mul__ = map(_each, (operator.add, operator.sub, operator.mul))
-    __radd__, __rmul__, __hash__, __invert__ = __add__, __mul__, object.__hash__, _one(operator.not_, bool)
+    __radd__, __rmul__, __hash__, __invert__ = __add__, __mul__, object.__hash__, _each(operator.not_, bool)
     any, all, sum, item, tolist = (lambda self, apply=apply: apply(self.data)
                                    for apply in (any, all, sum, operator.itemgetter(0), list))
-    abs, numel, dim = _one(abs), lambda self: math.prod(self.shape), lambda self: len(self.shape)
+    abs, numel, dim = _each(abs), lambda self: math.prod(self.shape), lambda self: len(self.shape)
     detach, is_complex = lambda self: self, lambda self: False
 
     def __getitem__(self, index):
@@ -64,7 +60,7 @@ class Tensor:
     is_floating_point = lambda self: self.dtype.code in ("f", "d")
 
 
-isnan, isfinite = _one(math.isnan, bool), _one(math.isfinite, bool)
+isnan, isfinite = _each(math.isnan, bool), _each(math.isfinite, bool)
 
 
 def frombuffer(data, dtype):

@@ -8,7 +8,6 @@ import html
 import json
 import re
 import shutil
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -35,8 +34,6 @@ from laptop_cuda.toolchain.cache import digest
 ASSETS = Path(__file__).parent / "assets"
 LARGEST = 3e6                # bytes of a chapter's script
 COMPILER = "compiler"        # the folder of a book's compiler
-# Where the page's clang counts otherwise than g++, which reads b again in a = b = c.
-APART = {"add_norm": "g++ and clang count its chained assignment differently"}
 ROWS = ("global loads", "global stores", "shared loads", "shared stores", "global atomics", "shared atomics", "barriers", "", "",
         "copies in", "copies out", "tensor cores")       # of a result's table, by the engine's number of an operation
 # What a field holds, and what it says of anything else.
@@ -68,23 +65,17 @@ def recorded(path: Path) -> dict:
     for kind in ("launches", "left"):
         cells = [(one, code[one["cell"] - 1]) for one in found[kind]]
         found[kind] = [one | {"cell": cell["id"]} for one, cell in cells if "check" not in cell.metadata.get("tags", [])]
-    found["left"] += [one | {"reason": why} for one in found["launches"] if (why := APART.get(one["kernel"]))]
-    found["launches"] = [one for one in found["launches"] if one["kernel"] not in APART]
     return found | {"data": (folder / "data.bin").read_bytes()}
 
 
 @cache
 def built(path: Path) -> tuple[dict, bytes]:
     """The launches that a page makes, and the module of their kernels."""
-    try:
-        found, word = recorded(path), path.stem.partition("_")[2]
-        used = sorted({one["source"] for one in found["launches"]})
-        sources = [found["sources"][n] for n in used]
-        texts = [page.Source(s["text"], tuple(s["files"]), (f"-std={s['std']}",)) for s in sources]
-        module = page.module(texts) if texts else b""
-    except (page.NoWasm, notebooks.CellFailed) as why:
-        print(f"book: no kernel of {path.stem} runs on its page: {why}", file=sys.stderr)
-        return {"launches": [], "left": [], "sources": [], "data": b""}, b""
+    found, word = recorded(path), path.stem.partition("_")[2]
+    used = sorted({one["source"] for one in found["launches"]})
+    sources = [found["sources"][n] for n in used]
+    texts = [page.Source(s["text"], tuple(s["files"]), (f"-std={s['std']}",)) for s in sources]
+    module = page.module(texts) if texts else b""
     counted: dict[str, int] = {}
     for one in found["launches"]:
         name = re.sub(r"\W+", "-", one["kernel"]).strip("-")

@@ -1,16 +1,18 @@
-// A launch as the page describes it, and the runtime's answer as JSON.
+// A launch as the page describes it, with the variables of its source, and the runtime's answer as JSON.
 #include <stdlib.h>
 
 #include <algorithm>
-#include <set>
 
 #include "page.h"
 #include "runtime.h"
 
 #define EXPORT(name) extern "C" __attribute__((export_name(name)))
 
+extern "C" __attribute__((weak)) char __start_laptop_kernels, __stop_laptop_kernels;      // where there are variables
+
 using namespace laptop;
 
+const PageSource* laptop::page_source = nullptr;
 static laptop_launch launch;
 static std::vector<laptop_storage> storages;
 static std::vector<laptop_array> arrays;
@@ -43,6 +45,22 @@ EXPORT("array") void page_array(const char* name, const char* dtype, uint32_t it
     values.push_back(&cells[arrays.size() % 64]);
 }
 
+// From the table beside the source. Its code has no addresses: numbers of calls stand for them.
+void laptop::read_symbols() {
+    if (!run->symbols.empty()) return;
+    run->code = LAPTOP_PAGE_CODE;
+    run->code_high = run->code + page_source->n_lines;
+    run->image_low = (uintptr_t)&__start_laptop_kernels;
+    run->image_high = (uintptr_t)&__stop_laptop_kernels;
+    for (const PageSymbol* s = page_source->symbols; s < page_source->symbols + page_source->n_symbols; ++s) {
+        Symbol symbol = {};
+        symbol.space = LAPTOP_IN_MODULE, symbol.low = (uintptr_t)s->low, symbol.bytes = s->bytes;
+        symbol.name = s->name, symbol.constant = s->constant, symbol.writable = !s->constant;
+        run->symbols.push_back(symbol);
+    }
+    std::sort(run->symbols.begin(), run->symbols.end(), [](const Symbol& a, const Symbol& b) { return a.low < b.low; });
+}
+
 static Fields at(uint32_t place) { return {{"file", n(place >> 24)}, {"line", n(place & 0xffffff)}}; }
 
 static std::string site(const laptop_site& s) {
@@ -55,23 +73,17 @@ static std::string site(const laptop_site& s) {
 
 static std::string party(const laptop_party& p, uint32_t line) {
     Fields said = at(line ? line : place_of(p.pc));
-    said.push_back({"action", n(p.action)});
     for (auto [name, of] : {std::pair("block", p.block), {"thread", p.thread}}) said.push_back({name, list({n(of[0]), n(of[1]), n(of[2])})});
+    said.push_back({"action", n(p.action)});
     return object(said);
 }
 
 static std::string error(const laptop_result& r, const laptop_error& e) {
     Fields found = {{"kind", quoted(e.kind)}, {"reason", quoted(e.reason)}, {"detail", quoted(e.detail)},
                     {"offset", n(e.offset)}, {"size", n(e.size)}, {"owner", n(e.owner)}, {"has", n(e.has_thread)}};
-    std::set<uint32_t> blocks;                   // that it speaks of
-    std::vector<std::string> numbers;
     for (auto [name, p, has] : {std::tuple("who", &e.who, e.has_thread), {"other", &e.other, e.has_other}}) {
-        if (!has) continue;
-        blocks.insert(number(p->block, run->launch->grid));
-        found.push_back({name, party(*p, p == &e.who && e.file ? e.line : 0)});
+        if (has) found.push_back({name, party(*p, p == &e.who && e.file ? e.line : 0)});
     }
-    for (uint32_t block : blocks) numbers.push_back(n(block));
-    found.push_back({"blocks", list(numbers)});
     if (e.memory < 0) return object(found);
     const laptop_memory& m = r.memories[e.memory];
     for (auto [name, value] : {std::pair("array", quoted(m.name)), {"space", n(m.space)}, {"itemsize", n(m.itemsize)},

@@ -3,8 +3,6 @@
 #include <fenv.h>
 #include <sys/mman.h>
 
-#include <algorithm>
-
 #include "runtime.h"
 
 #define FROM(module, name) __attribute__((import_module(module), import_name(name)))
@@ -32,15 +30,9 @@ static inline __attribute__((always_inline)) void set_stack_pointer(char* p) {
 }
 
 void* mmap(void*, size_t bytes, int, int, int, long) {
-    constexpr size_t PAGE = 64 << 10, ALIGNED = 16;      // in pages: arrays begin in slots of a MiB
-    static size_t spare = 0, spare_end = 0;              // of a MiB, for what is small
-    size_t small = (bytes + PAGE - 1) / PAGE;
-    if (small < ALIGNED && spare + small <= spare_end) return (void*)(((spare += small) - small) * PAGE);
-    size_t now = __builtin_wasm_memory_size(0), skip = (ALIGNED - now % ALIGNED) % ALIGNED;
-    size_t more = std::max(small, ALIGNED);
-    if (__builtin_wasm_memory_grow(0, skip + more) == (size_t)-1) return MAP_FAILED;
-    if (small < ALIGNED) spare = now + skip + small, spare_end = now + skip + more;
-    return (void*)((now + skip) * PAGE);
+    constexpr size_t PAGE = 64 << 10;
+    size_t end = __builtin_wasm_memory_grow(0, (bytes + PAGE - 1) / PAGE);       // in pages, before it grew
+    return end == (size_t)-1 ? MAP_FAILED : (void*)(end * PAGE);
 }
 
 namespace laptop {
@@ -56,13 +48,8 @@ static Fiber *running = nullptr, *next = nullptr;
 static bool resuming = false;
 
 Stack new_stack(size_t bytes) {
-    void* p = mmap(nullptr, bytes, 0, 0, -1, 0);
-    if (p == MAP_FAILED) fail(bad_launch("out of memory", 0));
-    Stack stack;
-    stack.low = (char*)p;
-    stack.bytes = bytes;
-    stack.top = stack.low + bytes - 64;
-    return stack;
+    char* low = (char*)reserve(bytes, true);
+    return {low, low + bytes - 64, bytes};
 }
 
 void* fiber_start(const Stack& stack, void (*body)()) {

@@ -5,8 +5,11 @@ const TYPED = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, f
 const PLAYER = new URL("player.js", document.currentScript.src);
 
 // What is to be recorded: of a finding the blocks that it speaks of.
-const asked = ({ grid }, error) => ({ most: ENGINE.most, fails: Boolean(error), blocks: error?.blocks.length ? error.blocks
-  : [...Array(Math.min(ENGINE.blocks, grid[0] * grid[1] * grid[2])).keys()] });
+function asked({ grid: [x, y, z] }, error) {
+  const told = new Set([error?.who, error?.other].filter(Boolean).map(({ block: [i, j, k] }) => i + x * (j + y * k)));
+  const first = Array(Math.min(ENGINE.blocks, x * y * z)).keys();
+  return { most: ENGINE.most, fails: Boolean(error), blocks: [...(told.size ? told : first)].sort((a, b) => a - b) };
+}
 
 const HALVES = { float16, bfloat16: bits => new Float32Array(Uint32Array.of(bits << 16).buffer)[0] };
 const numbers = ({ dtype, after: { buffer } }) => TYPED[dtype] ? [...new TYPED[dtype](buffer)]
