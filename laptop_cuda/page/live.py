@@ -85,10 +85,11 @@ def _kit() -> Path:
     more = {"runtime": runtime, "page": _tree(HERE), "k.cpp": "", "k.ll": "", "k.o": "",
             **{p.name: p.read_text(encoding="utf-8") for p in runtime_parts()}}
     work = json.dumps({"headers": headers, "more": more, "asyncify": ASYNCIFY} | _work(runtime_parts()))
-    made = cache() / f"live-{digest(work, *PACKAGES['@yowasp/clang'])}"
+    program = Path(__file__).parent / "make.mjs"
+    made = cache() / f"live-{digest(work, program.read_bytes(), *PACKAGES['@yowasp/clang'], *PACKAGES['binaryen'])}"
     with locked(made):
         if not (made / "kit.json").exists():
-            ran = subprocess.run(["node", Path(__file__).parent / "make.mjs", fetched("@yowasp/clang"),
+            ran = subprocess.run(["node", program, fetched("@yowasp/clang"),
                                   fetched("binaryen")], text=True, input=work, capture_output=True)
             if ran.returncode:
                 raise NoWasm(f"the engine's runtime does not compile for the page:\n{ran.stderr[:3000]}")
