@@ -133,7 +133,9 @@ void pass(Thread* t, uintptr_t address, size_t size, int action, const void* pc)
 template <size_t SIZE> static inline void load(uintptr_t address, const void* pc) {
     Thread* t = current;
     if (!t) return host_touches(address, SIZE, 0, pc);
-    if (SIZE >= 4 && is_settled<SIZE>(t, address)) {
+    if (is_own(t, address)) {
+        own_scalar(t, address, SIZE, 0, pc);
+    } else if (SIZE >= 4 && is_settled<SIZE>(t, address)) {
         t->last_pc = pc_in_kernel(t, pc);
     } else if (counted_quickly<SIZE>(t, address, 0, pc)) {
         return;
@@ -150,7 +152,9 @@ template <size_t SIZE> static inline void load(uintptr_t address, const void* pc
 template <size_t SIZE> static inline void store(uintptr_t address, const void* pc) {
     Thread* t = current;
     if (!t) return host_touches(address, SIZE, 1, pc);
-    if (SIZE == 4 && settled.shared.bytes) {
+    if (is_own(t, address)) {
+        own_scalar(t, address, SIZE, 1, pc);
+    } else if (SIZE == 4 && settled.shared.bytes) {
         store4(t, address, pc);
     } else if (!counted_quickly<SIZE>(t, address, 1, pc)) {
         pass(t, address, SIZE, 1, pc);
@@ -271,7 +275,7 @@ __attribute__((noinline)) static void full_step(Thread* t, const void* pc, const
 static inline void step(Thread* t, const void* pc, const void* frame) {
     uint32_t here = (uint32_t)((uintptr_t)pc - settled.code);
     bool further = here > t->furthest && t->depth == KERNEL_DEPTH;
-    Log* log = settled.only_counts ? t->log : nullptr;
+    Log* log = settled.counts_steps ? t->log : nullptr;
     if (log && !further && log->n_steps < Log::STEPS && log->n_accesses < Log::ACCESSES && t->depth <= 254) {
         log->step[log->n_steps++] = t->last_step = (255 - t->depth) << 24 | (here & 0xffffff);
         return;

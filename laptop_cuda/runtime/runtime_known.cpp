@@ -39,6 +39,7 @@ constexpr size_t MOST_SEEN = 64;
 static std::unordered_map<uint64_t, Known> released;     // by address, or by address and block
 static std::unordered_map<uint32_t, OfBlock> of_block;
 bool any_fence = false;
+static uint64_t lessons = 0;     // how often anybody has learnt anything
 
 static void learn_upto(Known& k, uint32_t block, uint32_t interval) {
     if (k.upto.size() <= block) k.upto.resize(run->n_blocks);
@@ -107,6 +108,7 @@ static OfBlock& mine(const Block& b) {
         for (Fences& f : o.fences) f.last.resize(run->n_threads);
     }
     if (o.interval == b.interval) return o;
+    ++lessons;
     for (auto& learnt : o.threads) {
         if (learnt) learn(o.at_start, *learnt);
         learnt.reset();
@@ -122,6 +124,7 @@ static OfBlock& mine(const Thread* t) { return mine(*t->warp->block); }
 void barrier_passed(const Block& b) { if (of_block.count(b.linear)) mine(b); }
 
 static Known& learnt_by(OfBlock& o, uint32_t thread) {
+    ++lessons;
     if (!o.threads[thread]) o.threads[thread].reset(new Known);
     return *o.threads[thread];
 }
@@ -225,9 +228,14 @@ uint32_t fenced_at(const Thread* t) {
     return found == now.end() ? 0 : found->second;
 }
 
+// The same is asked again of each word of a tile: so the last answers are kept until somebody learns more.
 bool learnt(const Thread* t, uint64_t mark, uint32_t block) {
+    static struct Answer { const Thread* of; uint64_t mark, lessons; bool is; } answers[64];
+    Answer& a = answers[(thread_of(mark) ^ mark) % 64];
+    if (a.of == t && a.mark == mark && a.lessons == lessons) return a.is;
     const OfBlock& o = mine(t);
-    return knows(o.at_start, mark, block) || (o.threads[t->index] && knows(*o.threads[t->index], mark, block));
+    a = {t, mark, lessons, knows(o.at_start, mark, block) || (o.threads[t->index] && knows(*o.threads[t->index], mark, block))};
+    return a.is;
 }
 
 // Where lanes have fenced and one goes on to update a variable, it is as if it had fenced after them.
@@ -266,6 +274,7 @@ void share_what_was_learnt(Warp& w, unsigned lanes) {
 void start_knowing() {
     released.clear();
     of_block.clear();
+    ++lessons;
     any_fence = run->clustered;          // their barrier orders as a fence does
 }
 
@@ -275,12 +284,13 @@ struct PutAway {
     bool fenced;
 };
 static std::vector<PutAway> put_away_known;              // of the launches that wait for children
-void put_known_away() { put_away_known.push_back({std::move(released), std::move(of_block), any_fence}); }
+void put_known_away() { ++lessons, put_away_known.push_back({std::move(released), std::move(of_block), any_fence}); }
 void take_known_up() {
     PutAway& last = put_away_known.back();
     released = std::move(last.was_released);
     of_block = std::move(last.by_block);
     any_fence = last.fenced;
+    ++lessons;
     put_away_known.pop_back();
 }
 }  // namespace laptop

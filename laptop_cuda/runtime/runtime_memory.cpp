@@ -272,7 +272,8 @@ void settle_in(Block& b) {
     unsettle();
     settled.shared = settled.global = {};
     settled.most_steps = 0;
-    settled.only_counts = run->profiling && !run->sanitizing && !run->recording && run->copiers.empty();
+    settled.counts_steps = run->profiling && !run->recording;
+    settled.only_counts = settled.counts_steps && !run->sanitizing && run->copiers.empty();
     settled.code = run->code;
     if (!run->traced || (run->profiling && b.watched)) return;
     settled.most_steps = b.watched ? Log::STEPS : UNWATCHED_STEPS;

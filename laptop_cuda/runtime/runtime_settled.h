@@ -12,6 +12,7 @@ constexpr uint32_t UNWATCHED_STEPS = 1 << 16;    // before others have their tur
 struct SettledNow {
     uintptr_t code = 0;          // where the kernel's library is loaded
     uint32_t most_steps = 0;     // that need only be numbered: none where accesses are counted
+    bool counts_steps = false;   // and does not record them
     bool only_counts = false;    // the launch is neither checked nor recorded
     Settled shared, global;      // of the block that runs, of the launch
     uint64_t epoch = 0;          // of an open word; a word of an earlier epoch says nothing

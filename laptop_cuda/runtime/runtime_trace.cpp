@@ -320,7 +320,9 @@ static bool same_path(const Warp& w, unsigned lanes) {
     for (unsigned l = lanes; l; l &= l - 1) {
         const Log& log = *w.lanes[__builtin_ctz(l)]->log;
         if (log.at_step || log.at_access || log.n_steps != first.n_steps) return false;
-        if (memcmp(log.step, first.step, first.n_steps * sizeof(uint32_t)) != 0) return false;
+        uint32_t differs = 0;                    // in a page memcmp goes byte by byte
+        for (uint32_t i = 0; i < first.n_steps; ++i) differs |= log.step[i] ^ first.step[i];
+        if (differs) return false;
     }
     return true;
 }
