@@ -3,9 +3,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-__device__ inline float widen(float x) { return x; }
-__device__ inline float widen(__half x) { return __half2float(x); }
-__device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float widen(float x) { return x; }
+__device__ __forceinline__ float widen(__half x) { return __half2float(x); }
+__device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 template <typename T>
 __device__ inline T narrow(float x) {
@@ -35,6 +35,6 @@ template <typename T>
 struct Sixteen {
     static constexpr int COUNT = 16 / sizeof(T);
     int4 bits;
-    __device__ float get(int i) const { return float(reinterpret_cast<const T*>(&bits)[i]); }
-    __device__ void set(int i, float x) { reinterpret_cast<T*>(&bits)[i] = T(x); }
+    __device__ __forceinline__ float get(int i) const { return float(reinterpret_cast<const T*>(&bits)[i]); }
+    __device__ __forceinline__ void set(int i, float x) { reinterpret_cast<T*>(&bits)[i] = T(x); }
 };

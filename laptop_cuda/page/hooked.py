@@ -12,6 +12,7 @@ GLOBAL = re.compile(r"(?P<name>@[\w.$]+|@\"[^\"]+\") = (?P<before>[\w() ]*?)(?P<
 LINKAGE = re.compile(r"\b(?:hidden|protected|dso_local|weak|weak_odr|linkonce|linkonce_odr|external|common|internal|"
                      r"private|available_externally|local_unnamed_addr|unnamed_addr) ")
 COMDAT = re.compile(r",? comdat(\([^)]*\))?(?=[ ,]|$)")
+BLOCK = re.compile(r"([\w.]+):\s+; preds = (.*)")
 RETURNED = re.compile(r"(\s+%[\w.]+) = call ptr @llvm\.returnaddress\(i32 0\)")
 
 
@@ -43,9 +44,34 @@ class _Source:
             found = re.search(r"inlinedAt: !(\d+)", at)
         return next((place for place in known if place < 1 << 24), known[0] if known else 0)
 
+    def idle_steps(self) -> set[int]:
+        """Lines that note the step into a block where one other block leads, which leads nowhere else: who came there
+        comes here. A block that reports an index is no way, nobody comes back from it."""
+        idle = set()
+        for n, line in enumerate(self.lines):
+            if line.startswith("define "):
+                at, before, after, steps, reports = "", {}, {"": []}, {}, set()
+            elif found := BLOCK.match(line):
+                at = found[1]
+                before[at], after[at] = re.findall(r"%([\w.]+)", found[2]), []
+            elif "label %" in line:
+                after[at] += re.findall(r"label %([\w.]+)", line)
+            elif "@__sanitizer_cov_trace_pc()" in line:
+                steps[at] = n
+            elif "@__ubsan_handle_" in line:
+                reports.add(at)
+            elif line == "}":
+                for block, step in steps.items():
+                    ways = [way if way in after else "" for way in before.get(block, ()) if way not in reports]
+                    if len(ways) == 1 and steps.get(ways[0], step) < step and not {*after[ways[0]]} - reports - {block}:
+                        idle.add(step)
+        return idle
+
     def convert(self) -> str:
-        hooked = False
-        for line in self.lines:
+        hooked, idle = False, self.idle_steps()
+        for n, line in enumerate(self.lines):
+            if n in idle:
+                continue
             if line.startswith("define "):
                 hooked = bool(self.groups & set(re.findall(r"#(\d+)", line)))
                 at = re.search(r"!dbg !(\d+)", line)
