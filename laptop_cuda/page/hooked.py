@@ -135,7 +135,7 @@ i32 {len(self.places)}, ptr @laptop_symbols, i32 {n}}}, section "laptop_sources"
 def hooked(text: str, files: tuple[str, ...]) -> str:
     """`text` with hooks; `files` are the names whose lines count."""
     # what the compiler has not made better before the hooks were in may be made better now
-    text = re.sub(r"\b(?:optnone|noinline|sspstrong) ", "", text)
+    text = re.sub(r"\b(?:optnone|noinline|sspstrong) |, !llvm\.loop !\d+", "", text)
     return _Source(text.split("\n"), files).convert()
 
 
