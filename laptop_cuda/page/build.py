@@ -13,7 +13,7 @@ from ..build import engine_digest
 from ..packs import PACKAGE, folders, include_flags
 from ..toolchain.cache import cache, digest, locked
 from ..toolchain.compilers import COMMON, Compiler, identify
-from .hooked import CODE, hooked
+from .hooked import CODE, WAITS, hooked
 
 HERE = Path(__file__).parent / "wasm"
 NEEDED = {"ziglang": "ziglang", "icpp_binaryen": "icpp-binaryen"}
@@ -23,9 +23,10 @@ PACKS = ("asynchronous",)             # whose kernels a page runs, too
 TARGET = ["-target", "wasm32-wasi", "-std=c++17", "-fno-exceptions", "-fno-sanitize=undefined", "-fno-stack-protector",
           f"-I{HERE / 'include'}"]
 MEMORY = 1 << 30
-# Of every module, on the laptop and in a page: only threads.cpp waits, and it unwinds by itself.
-ASYNCIFY = {"asyncify-ignore-imports": "1"}
-PASSES = (b"asyncify simplify-locals coalesce-locals vacuum merge-blocks optimize-instructions reorder-locals "
+# Of every module, on the laptop and in a page: only threads.cpp waits, and it unwinds by itself. Who waits through a pointer is listed.
+ASYNCIFY = {"asyncify-ignore-imports": "1", "asyncify-ignore-indirect": "1",
+            "asyncify-addlist": f"enter_running,laptop::fiber_body(),laptop_entry_*,void laptop::call<*>(*)*,{WAITS}*"}
+PASSES = (b"strip-dwarf asyncify simplify-locals coalesce-locals vacuum merge-blocks optimize-instructions reorder-locals "
           b"remove-unused-module-elements").split()
 
 
@@ -124,7 +125,7 @@ def _side_by_side(do, things) -> list:
 
 
 def _link(made: Path, objects: list[Path]) -> None:
-    _run("-target", "wasm32-wasi", "-mexec-model=reactor", "-O2", "-s", f"-Wl,--max-memory={MEMORY}", *objects,
+    _run("-target", "wasm32-wasi", "-mexec-model=reactor", "-O2", f"-Wl,--max-memory={MEMORY}", *objects,
          "-o", made / "linked.wasm", cwd=made)
     (made / "page.new").write_bytes(asyncified((made / "linked.wasm").read_bytes()))
     (made / "page.new").replace(made / "page.wasm")

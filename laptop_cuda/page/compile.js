@@ -49,8 +49,7 @@ function asyncified({ binaryen: b, kit }, wasm) {
   const module = b.readBinary(wasm), has = b.Features;
   module.setFeatures(has.MutableGlobals | has.NontrappingFPToInt | has.SignExt | has.BulkMemory | has.BulkMemoryOpt |
     has.CallIndirectOverlong | has.ReferenceTypes | has.Multivalue | has.SIMD128);
-  const settings = { ...kit.asyncify, "asyncify-removelist": kit.never.filter(name => module.getFunction(name)).join("\n") };
-  for (const [name, value] of Object.entries(settings)) b.setPassArgument(name, value);
+  for (const [name, value] of Object.entries(kit.asyncify)) b.setPassArgument(name, value);
   b.setOptimizeLevel(0);                   // four times as fast, and the module is a third larger
   module.runPasses(["asyncify"]);
   const made = module.emitBinary();

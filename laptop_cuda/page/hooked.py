@@ -13,6 +13,10 @@ LINKAGE = re.compile(r"\b(?:hidden|protected|dso_local|weak|weak_odr|linkonce|li
                      r"private|available_externally|local_unnamed_addr|unnamed_addr) ")
 COMDAT = re.compile(r",? comdat(\([^)]*\))?(?=[ ,]|$)")
 BLOCK = re.compile(r"([\w.]+):\s+; preds = (.*)")
+STEP = "  call void @__sanitizer_cov_trace_pc()"
+ACCESS = re.compile(r"@__tsan_(?:read|write)\d+\(")
+MOST = 60                    # accesses between two steps, fewer than Log::SPARE: no access waits
+WAITS = "laptop_waits_"      # begins the names of functions that call through pointers, perhaps one that waits
 RETURNED = re.compile(r"(\s+%[\w.]+) = call ptr @llvm\.returnaddress\(i32 0\)")
 
 
@@ -23,6 +27,9 @@ class _Source:
     places: list[int] = field(default_factory=lambda: [0])
     out: list[str] = field(default_factory=list)
     symbols: list[tuple] = field(default_factory=list)
+    idle: set[int] = field(default_factory=set)
+    through: set[int] = field(default_factory=set)
+    n_accesses: int = 0          # since the last step in the text
     nobodys: bool = False        # of the present function: the compiler has written it, as a struct's copy
 
     def __post_init__(self):
@@ -44,34 +51,45 @@ class _Source:
             found = re.search(r"inlinedAt: !(\d+)", at)
         return next((place for place in known if place < 1 << 24), known[0] if known else 0)
 
-    def idle_steps(self) -> set[int]:
-        """Lines that note the step into a block where one other block leads, which leads nowhere else: who came there
-        comes here. A block that reports an index is no way, nobody comes back from it."""
-        idle = set()
+    def look_ahead(self) -> None:
+        """Finds functions that call through a pointer, and `idle` lines: those that note the step into a block where one
+        other block leads, which leads nowhere else: who came there comes here. A block that reports an index is no way,
+        nobody comes back from it. A chain of such blocks has no more than MOST accesses."""
         for n, line in enumerate(self.lines):
             if line.startswith("define "):
-                at, before, after, steps, reports = "", {}, {"": []}, {}, set()
+                at, start, before, after, steps, accesses, reports = "", n, {}, {"": []}, {}, {"": 0}, set()
             elif found := BLOCK.match(line):
                 at = found[1]
-                before[at], after[at] = re.findall(r"%([\w.]+)", found[2]), []
+                before[at], after[at], accesses[at] = re.findall(r"%([\w.]+)", found[2]), [], 0
+            elif line[:1] not in (" ", "}"):
+                continue
             elif "label %" in line:
                 after[at] += re.findall(r"label %([\w.]+)", line)
-            elif "@__sanitizer_cov_trace_pc()" in line:
+            elif STEP in line:
                 steps[at] = n
+            elif ACCESS.search(line):
+                accesses[at] = min(accesses[at] + 1, MOST)
             elif "@__ubsan_handle_" in line:
                 reports.add(at)
+            elif INDIRECT.match(line):
+                self.through.add(start)
             elif line == "}":
                 for block, step in steps.items():
                     ways = [way if way in after else "" for way in before.get(block, ()) if way not in reports]
-                    if len(ways) == 1 and steps.get(ways[0], step) < step and not {*after[ways[0]]} - reports - {block}:
-                        idle.add(step)
-        return idle
+                    if len(ways) != 1 or steps.get(ways[0], step) >= step or {*after[ways[0]]} - reports - {block}:
+                        continue
+                    if accesses[ways[0]] + accesses[block] <= MOST:
+                        accesses[block] += accesses[ways[0]]
+                        self.idle.add(step)
 
     def convert(self) -> str:
-        hooked, idle = False, self.idle_steps()
+        hooked = False
+        self.look_ahead()
         for n, line in enumerate(self.lines):
-            if n in idle:
+            if n in self.idle:
                 continue
+            if n in self.through:        # and stays itself
+                line = " noinline #".join(line.rsplit(" #", 1))
             if line.startswith("define "):
                 hooked = bool(self.groups & set(re.findall(r"#(\d+)", line)))
                 at = re.search(r"!dbg !(\d+)", line)
@@ -80,7 +98,9 @@ class _Source:
                 self.out += ["  %laptop.from = load ptr, ptr @laptop_called_at"] * hooked
                 continue
             self.out.append(self._instruction(line) if hooked else self._global(line))
-        return "\n".join(self.out) + self._table()
+        names = [re.search(r"@([\w.$]+)\(", self.lines[n])[1] for n in sorted(self.through)]
+        number = lambda found: f"@{WAITS}{names.index(found[1])}" if found[1] in names else found[0]
+        return re.sub(r"@(_Z[\w.$]+)", number, "\n".join(self.out) + self._table())
 
     def _instruction(self, line: str) -> str:
         if " call " not in line:
@@ -90,6 +110,9 @@ class _Source:
         called = CALL.match(line)
         if not called and not INDIRECT.match(line) or called and called["name"].startswith("llvm."):
             return line
+        self.n_accesses = self.n_accesses + 1 if ACCESS.search(line) else 0 if STEP in line else self.n_accesses
+        if self.n_accesses > MOST:
+            return f"{self._instruction(STEP + line[line.rindex(')') + 1:])}\n{self._instruction(line)}"
         if self.nobodys:                 # g++ copies where it is asked to
             return f"  store ptr %laptop.from, ptr @laptop_called_at\n{line}"
         number = len(self.places)
@@ -135,7 +158,7 @@ i32 {len(self.places)}, ptr @laptop_symbols, i32 {n}}}, section "laptop_sources"
 def hooked(text: str, files: tuple[str, ...]) -> str:
     """`text` with hooks; `files` are the names whose lines count."""
     # what the compiler has not made better before the hooks were in may be made better now
-    text = re.sub(r"\b(?:optnone|noinline|sspstrong) |, !llvm\.loop !\d+", "", text)
+    text = re.sub(r"\b(?:optnone|(?:no|always)inline|sspstrong) |, !llvm\.loop !\d+", "", text)
     return _Source(text.split("\n"), files).convert()
 
 

@@ -86,11 +86,10 @@ def _kit() -> Path:
             **{p.name: p.read_text(encoding="utf-8") for p in runtime_parts()}}
     work = json.dumps({"headers": headers, "more": more, "asyncify": ASYNCIFY} | _work(runtime_parts()))
     program = Path(__file__).parent / "make.mjs"
-    made = cache() / f"live-{digest(work, program.read_bytes(), *PACKAGES['@yowasp/clang'], *PACKAGES['binaryen'])}"
+    made = cache() / f"live-{digest(work, program.read_bytes(), *PACKAGES['@yowasp/clang'])}"
     with locked(made):
         if not (made / "kit.json").exists():
-            ran = subprocess.run(["node", program, fetched("@yowasp/clang"),
-                                  fetched("binaryen")], text=True, input=work, capture_output=True)
+            ran = subprocess.run(["node", program, fetched("@yowasp/clang")], text=True, input=work, capture_output=True)
             if ran.returncode:
                 raise NoWasm(f"the engine's runtime does not compile for the page:\n{ran.stderr[:3000]}")
             (made / "kit.json").write_text(ran.stdout)
@@ -111,7 +110,7 @@ def _work(parts: list[Path]) -> dict:
     header = [word if word != "c++" else "c++-header" for word in flags]
     jobs = [*(([*plain, name.removesuffix(".o"), "-o", name], name) for name in objects),
             ([*header, "-c", "start.h", "-o", "start.pch"], "start.pch")]
-    return {"programs": programs, "jobs": jobs, "whole": [*link, "-Wl,--no-gc-sections", "-o", "whole.wasm"]}
+    return {"programs": programs, "jobs": jobs}
 
 
 def _tree(folder: Path) -> dict:

@@ -1,12 +1,9 @@
-// At the making of a book: clang compiles the runtime over a tree of files in JSON, and Binaryen tells which functions of it,
-// linked whole, never wait, though they call through pointers: Asyncify may leave them. What a page loads of it is printed.
+// At the making of a book: clang compiles the runtime over a tree of files in JSON. What a page loads of it is printed.
 import fs from "node:fs";
 import { pathToFileURL } from "node:url";
 
-const [clang, binaryen] = process.argv.slice(2), lines = [], print = console.log;
-console.log = line => lines.push(line);
-const { runClang } = await import(pathToFileURL(`${clang}/bundle.js`));
-const { headers, more, jobs, whole, programs, asyncify } = JSON.parse(fs.readFileSync(0, "utf8"));
+const { runClang } = await import(pathToFileURL(`${process.argv[2]}/bundle.js`));
+const { headers, more, jobs, programs, asyncify } = JSON.parse(fs.readFileSync(0, "utf8"));
 const files = { ...headers, ...more }, kit = { text: headers, binary: {}, flags: {}, asyncify };
 async function ran(words, output) {
   let said = "";
@@ -20,17 +17,4 @@ for (const [name, [program, ...words]] of Object.entries(programs)) {        // 
   const [command] = (await ran([program, "-###", ...words])).match(/^ ".*$/m);
   kit.flags[name] = command.match(/"(\\.|[^"\\])*"/g).map(word => JSON.parse(word)).filter(Boolean);
 }
-
-const b = (await import(pathToFileURL(`${binaryen}/index.js`))).default, linked = await ran(whole, "whole.wasm");
-function waiting(direct) {
-  const module = b.readBinary(linked);
-  const settings = { ...asyncify, "asyncify-verbose": "1", "asyncify-ignore-indirect": direct ? "1" : null };
-  for (const [name, value] of Object.entries(settings)) b.setPassArgument(name, value);
-  lines.length = 0;
-  module.runPasses(["asyncify"]);
-  module.dispose();
-  return new Set(lines.map(line => /^\[asyncify\] (.*?) can change the state due to/.exec(line)?.[1]).filter(Boolean));
-}
-const all = waiting(false), direct = waiting(true);
-kit.never = [...all].filter(name => !direct.has(name) && !/basic_string/.test(name));
-print(JSON.stringify(kit));
+console.log(JSON.stringify(kit));

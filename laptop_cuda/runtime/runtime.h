@@ -103,10 +103,11 @@ struct Recorded {                // what a recording knows of an access besides
 
 struct Log {                     // what a lane did since the last merge
     static constexpr uint32_t STEPS = 4096, ACCESSES = 2048, SPARE = 64;
+    static constexpr uint32_t MOST = ACCESSES + 2 * SPARE;       // the last few for hooks that cannot wait
     Recorded* recorded = nullptr;        // one for each access, while a launch is recorded
     uint32_t n_steps = 0, n_accesses = 0, at_step = 0, at_access = 0;
     uint32_t step[STEPS + SPARE];
-    Access access[ACCESSES + SPARE];
+    Access access[MOST];
 };
 
 struct Met {                     // a place in the kernel's own body where a thread met others

@@ -100,19 +100,24 @@ static void looked_often(Thread* t) {    // perhaps for what a thread will do th
 }
 
 // action: 0 load, 1 store, 2 atomic
-void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
+template <bool WAITS>
+static inline __attribute__((always_inline)) void touch_once(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Thread* t = current;
     if (!t) return host_touches(address, size, action | (is_volatile ? RELAXED : 0), pc);
     if (is_volatile) t->awaits = address;
     if (!t->log) return action || is_volatile ? pass_unwatched(t, address, size, action, is_volatile) : void();
     t->spins += is_volatile || action == 2;
-    if (t->spins >= 256 && !run->profiling) looked_often(t);
+    if (WAITS && t->spins >= 256 && !run->profiling) looked_often(t);
     Region* region = checked(t, address, size, action, is_volatile, pc);
     if (!region || !run->profiling || region->constant) return;
     Log& log = *t->log;
-    if (log.n_accesses >= Log::ACCESSES + Log::SPARE) park(State::FULL);
+    if (WAITS && log.n_accesses >= Log::ACCESSES + Log::SPARE) park(State::FULL);
     const Access& a = log_access(log, *region, address, size, action, pc);
     if (log.recorded) record_access(log, a, size, action != 0);
+}
+
+void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
+    touch_once<true>(address, size, action, is_volatile, pc);
 }
 
 // What nearly every access is where accesses are only counted. False: nothing was done.
@@ -127,7 +132,11 @@ template <size_t SIZE> static inline bool counted_quickly(Thread* t, uintptr_t a
 
 void pass(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     if (is_own(t, address)) return own_scalar(t, address, size, action, pc);
-    touch(address, size, action, false, pc);
+#ifdef LAPTOP_PAGE_CODE           // whose texts have a step before the log is full: what calls a hook need not be unwound there
+    touch_once<false>(address, size, action, false, pc);
+#else
+    touch_once<true>(address, size, action, false, pc);
+#endif
     if (size >= 8 && action && t->log && run->sanitizing) moves_struct(t, {address, size, (intptr_t)pc, action});
 }
 template <size_t SIZE> static inline void load(uintptr_t address, const void* pc) {
@@ -194,8 +203,8 @@ static bool is_known(uintptr_t address) {
 void move_unseen(void* to, const void* from, size_t bytes) { memmove(to, from, bytes); }
 void set_unseen(void* to, int value, size_t bytes) { memset(to, value, bytes); }
 
-static inline void touch_any(uintptr_t address, size_t bytes, int action, const void* site) {
-    if ((bytes & (bytes - 1)) == 0 && bytes <= 16) touch(address, bytes, action, false, site);
+static inline void touch_any(uintptr_t address, size_t bytes, int action, const void* site, bool in_pieces = false) {
+    if ((bytes & (bytes - 1)) == 0 && bytes <= 16 && !in_pieces) touch(address, bytes, action, false, site);
     else touch_range(address, bytes, action, site);
 }
 void will_read(const void* p, size_t bytes, const void* site) { touch_any((uintptr_t)p, bytes, 0, site); }
@@ -206,8 +215,8 @@ void will_read_constant(const void* p, size_t bytes, const void* site) {
 void will_write(void* p, size_t bytes, const void* site) { touch_any((uintptr_t)p, bytes, 1, site); }
 
 void will_move(void* to, const void* from, size_t bytes, const void* site) {
-    ((uintptr_t)from & (bytes - 1) ? touch_range : touch_any)((uintptr_t)from, bytes, 0, site);
-    ((uintptr_t)to & (bytes - 1) ? touch_range : touch_any)((uintptr_t)to, bytes, 1, site);
+    touch_any((uintptr_t)from, bytes, 0, site, (uintptr_t)from & (bytes - 1));
+    touch_any((uintptr_t)to, bytes, 1, site, (uintptr_t)to & (bytes - 1));
 }
 
 void perhaps_waits(Thread* t) {

@@ -22,9 +22,8 @@ void record_values() {
 
 void start_recording() {
     static Recorded* room = nullptr;
-    constexpr size_t EACH = Log::ACCESSES + Log::SPARE;
-    if (run->recording && !room) room = new Recorded[32 * EACH];
-    for (int i = 0; i < 32; ++i) run->logs[i].recorded = run->recording ? room + i * EACH : nullptr;
+    if (run->recording && !room) room = new Recorded[32 * Log::MOST];
+    for (int i = 0; i < 32; ++i) run->logs[i].recorded = run->recording ? room + i * Log::MOST : nullptr;
     announced.clear();
     values_wanted = false;
 }
