@@ -2,6 +2,7 @@
 import fs from "node:fs";
 import { pathToFileURL } from "node:url";
 
+console.log = () => {};         // clang's package says what it loads
 const { runClang } = await import(pathToFileURL(`${process.argv[2]}/bundle.js`));
 const { headers, more, jobs, programs, asyncify } = JSON.parse(fs.readFileSync(0, "utf8"));
 const files = { ...headers, ...more }, kit = { text: headers, binary: {}, flags: {}, asyncify };
@@ -17,4 +18,4 @@ for (const [name, [program, ...words]] of Object.entries(programs)) {        // 
   const [command] = (await ran([program, "-###", ...words])).match(/^ ".*$/m);
   kit.flags[name] = command.match(/"(\\.|[^"\\])*"/g).map(word => JSON.parse(word)).filter(Boolean);
 }
-console.log(JSON.stringify(kit));
+process.stdout.write(JSON.stringify(kit));
