@@ -438,9 +438,9 @@ static bool is_index(uintptr_t address, size_t size) {
 Found find(uintptr_t address, size_t size, int action, const void* pc) {
     if (address - (uintptr_t)current->warp->block->shared < SHARED_SPAN) return find_shared(address, size, action, pc);
     if (address - run->arena < run->arena_bytes) return find_global(address, size, action, pc);
+    if (!action && is_index(address, size)) return {nullptr, 0};
     if (Block* peer = peer_at((const void*)address)) return find_in_peer(*peer, address, size, action, pc);
     if (address >= run->image_low && address < run->image_high) return find_module(address, size, action, pc);
-    if (!action && is_index(address, size)) return {nullptr, 0};
     if (run->in_place && seams.is_registered((const void*)address, size)) return {nullptr, 0};
     for (auto& b : run->blocks) {
         for (Thread& t : b->threads) {

@@ -247,10 +247,22 @@ static void look_for_writers(const Cell& c, const Look& l) {
     if (l.atomic && too_narrow(c, l)) raced_narrowly(c, l);
 }
 
+// What holds for one word of a wide access holds for those that nobody else has touched alone.
+static inline bool alike(const Cell& a, const Cell& b) {
+    uint64_t differs = 0;
+    for (int k = 0; k < Cell::MARKS; ++k) differs |= (a.mark[k] ^ b.mark[k]) | (a.pc[k] ^ b.pc[k]);
+    return !differs;
+}
+
 static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) {
     bool suspected = false;
+    const Cell before = *first;
     if (l.atomic) see(*first, l);
     for (Cell* c = first; c <= last; ++c) {
+        if (c > first && !l.atomic && alike(*c, before)) {
+            *c = *first;
+            continue;
+        }
         for (int k = 0; k < Cell::MARKS && !suspected; ++k) {
             if (!l.conflicts(c->mark[k])) continue;
             if (l.atomic && k == Cell::UPDATER) {
@@ -377,10 +389,16 @@ void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile
         if (action == 1 && relaxed && r.space != LAPTOP_IN_SHARED && current->clock < 1u << 21) run->stores_relaxed = true, ++current->clock;
         return;
     }
-    for (Cell* c = first; c <= last; ++c) look_for_writers(*c, l);
-    bool settles = init_check(f, address, size, action, pc) && s && !any_fence && r.settles && r.grain == 4;
+    const Cell before = *first;
     for (Cell* c = first; c <= last; ++c) {
-        For whom = mark_reader(*c, l);
+        if (c == first || atomic || !alike(*c, before)) look_for_writers(*c, l);
+    }
+    bool settles = init_check(f, address, size, action, pc) && s && !any_fence && r.settles && r.grain == 4;
+    For of_first = mark_reader(*first, l);
+    for (Cell* c = first; c <= last; ++c) {
+        bool same = c == first || (!atomic && alike(*c, before));
+        For whom = same ? of_first : mark_reader(*c, l);
+        if (same) *c = *first;
         if (settles && !atomic) settle(*c, l, whom, *s, (address - s->low) / 4 + (c - first));
     }
 }
