@@ -29,7 +29,7 @@ class _Source:
     symbols: list[tuple] = field(default_factory=list)
     idle: set[int] = field(default_factory=set)
     through: set[int] = field(default_factory=set)
-    n_accesses: int = 0          # since the last step in the text
+    n_accesses: int = 0          # since the last step
     nobodys: bool = False        # of the present function: the compiler has written it, as a struct's copy
 
     def __post_init__(self):
@@ -52,35 +52,31 @@ class _Source:
         return next((place for place in known if place < 1 << 24), known[0] if known else 0)
 
     def look_ahead(self) -> None:
-        """Finds functions that call through a pointer, and `idle` lines: those that note the step into a block where one
-        other block leads, which leads nowhere else: who came there comes here. A block that reports an index is no way,
-        nobody comes back from it. A chain of such blocks has no more than MOST accesses."""
+        """Finds functions that call through a pointer, and `idle` lines: they note the step into a block to which the one
+        before it alone leads, and nowhere else. A block that reports an index is no way: nobody comes back from it."""
         for n, line in enumerate(self.lines):
             if line.startswith("define "):
-                at, start, before, after, steps, accesses, reports = "", n, {}, {"": []}, {}, {"": 0}, set()
+                start, at, before, after, steps, reports = n, "", {}, {"": []}, {}, set()
             elif found := BLOCK.match(line):
                 at = found[1]
-                before[at], after[at], accesses[at] = re.findall(r"%([\w.]+)", found[2]), [], 0
+                before[at], after[at] = re.findall(r"%([\w.]+)", found[2]), []
             elif line[:1] not in (" ", "}"):
                 continue
             elif "label %" in line:
                 after[at] += re.findall(r"label %([\w.]+)", line)
             elif STEP in line:
                 steps[at] = n
-            elif ACCESS.search(line):
-                accesses[at] = min(accesses[at] + 1, MOST)
             elif "@__ubsan_handle_" in line:
                 reports.add(at)
             elif INDIRECT.match(line):
                 self.through.add(start)
             elif line == "}":
-                for block, step in steps.items():
+                last = ""
+                for block in (block for block in steps if block not in reports):
                     ways = [way if way in after else "" for way in before.get(block, ()) if way not in reports]
-                    if len(ways) != 1 or steps.get(ways[0], step) >= step or {*after[ways[0]]} - reports - {block}:
-                        continue
-                    if accesses[ways[0]] + accesses[block] <= MOST:
-                        accesses[block] += accesses[ways[0]]
-                        self.idle.add(step)
+                    if ways == [last] and not {*after[last]} - reports - {block}:
+                        self.idle.add(steps[block])
+                    last = block
 
     def convert(self) -> str:
         hooked = False
@@ -99,8 +95,8 @@ class _Source:
                 continue
             self.out.append(self._instruction(line) if hooked else self._global(line))
         names = [re.search(r"@([\w.$]+)\(", self.lines[n])[1] for n in sorted(self.through)]
-        number = lambda found: f"@{WAITS}{names.index(found[1])}" if found[1] in names else found[0]
-        return re.sub(r"@(_Z[\w.$]+)", number, "\n".join(self.out) + self._table())
+        text = "\n".join(self.out) + self._table()
+        return re.sub(r"@(_Z[\w.$]+)", lambda m: f"@{WAITS}{names.index(m[1])}" if m[1] in names else m[0], text)
 
     def _instruction(self, line: str) -> str:
         if " call " not in line:
@@ -110,7 +106,7 @@ class _Source:
         called = CALL.match(line)
         if not called and not INDIRECT.match(line) or called and called["name"].startswith("llvm."):
             return line
-        self.n_accesses = self.n_accesses + 1 if ACCESS.search(line) else 0 if STEP in line else self.n_accesses
+        self.n_accesses = 0 if STEP in line else self.n_accesses + bool(ACCESS.search(line))
         if self.n_accesses > MOST:
             return f"{self._instruction(STEP + line[line.rindex(')') + 1:])}\n{self._instruction(line)}"
         if self.nobodys:                 # g++ copies where it is asked to

@@ -132,11 +132,7 @@ template <size_t SIZE> static inline bool counted_quickly(Thread* t, uintptr_t a
 
 void pass(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     if (is_own(t, address)) return own_scalar(t, address, size, action, pc);
-#ifdef LAPTOP_PAGE_CODE           // whose texts have a step before the log is full: what calls a hook need not be unwound there
-    touch_once<false>(address, size, action, false, pc);
-#else
-    touch_once<true>(address, size, action, false, pc);
-#endif
+    touch_once<sizeof(void*) == 8>(address, size, action, false, pc);        // a page's texts have a step before the log is full
     if (size >= 8 && action && t->log && run->sanitizing) moves_struct(t, {address, size, (intptr_t)pc, action});
 }
 template <size_t SIZE> static inline void load(uintptr_t address, const void* pc) {

@@ -259,11 +259,8 @@ static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) 
     const Cell before = *first;
     if (l.atomic) see(*first, l);
     for (Cell* c = first; c <= last; ++c) {
-        if (c > first && !l.atomic && alike(*c, before)) {
-            *c = *first;
-            continue;
-        }
-        for (int k = 0; k < Cell::MARKS && !suspected; ++k) {
+        const bool same = c > first && !l.atomic && alike(*c, before);
+        for (int k = 0; k < Cell::MARKS && !suspected && !same; ++k) {
             if (!l.conflicts(c->mark[k])) continue;
             if (l.atomic && k == Cell::UPDATER) {
                 if (too_narrow(*c, l)) raced_narrowly(*c, l);
@@ -390,9 +387,8 @@ void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile
         return;
     }
     const Cell before = *first;
-    for (Cell* c = first; c <= last; ++c) {
+    for (Cell* c = first; c <= last; ++c)
         if (c == first || atomic || !alike(*c, before)) look_for_writers(*c, l);
-    }
     bool settles = init_check(f, address, size, action, pc) && s && !any_fence && r.settles && r.grain == 4;
     For of_first = mark_reader(*first, l);
     for (Cell* c = first; c <= last; ++c) {
