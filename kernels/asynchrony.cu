@@ -25,7 +25,7 @@
 //   kernel                     asked  wavefronts  products of tensor cores
 //   1 one_tile               328,704      65,956
 //   2 two_buffers            328,704      65,960
-//   3 ring<3>                328,704      66,720
+//   3 ring<3>                328,704      66,100
 //   4 producer_warp<3>       328,704      66,104
 //   5 warpgroup_attention    328,704         696   128 of a warpgroup
 //   6 overlapped             328,704         712   128
