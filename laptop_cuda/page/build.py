@@ -23,8 +23,7 @@ PACKS = ("asynchronous",)             # whose kernels a page runs, too
 TARGET = ["-target", "wasm32-wasi", "-std=c++17", "-fno-exceptions", "-fno-sanitize=undefined", "-fno-stack-protector",
           f"-I{HERE / 'include'}"]
 MEMORY = 1 << 30
-# Of every module, on the laptop and in a page: only threads.cpp waits, and unwinds by itself. Those who wait
-# through a pointer are listed.
+# Of every module: only threads.cpp waits, and unwinds by itself; who waits through a pointer is listed.
 ASYNCIFY = {"asyncify-ignore-imports": "1", "asyncify-ignore-indirect": "1",
             "asyncify-addlist": f"enter_running,laptop::fiber_body(),laptop_entry_*,void laptop::call<*>(*)*,{WAITS}*"}
 PASSES = (b"strip-dwarf asyncify simplify-locals coalesce-locals vacuum merge-blocks optimize-instructions reorder-locals "

@@ -27,7 +27,7 @@ class _Source:
     places: list[int] = field(default_factory=lambda: [0])
     out: list[str] = field(default_factory=list)
     symbols: list[tuple] = field(default_factory=list)
-    idle: set[int] = field(default_factory=set)
+    idle: set[int] = field(default_factory=set)          # see look_ahead
     through: set[int] = field(default_factory=set)
     n_accesses: int = 0          # since the last step
     nobodys: bool = False        # of the present function: the compiler has written it, as a struct's copy
@@ -52,8 +52,8 @@ class _Source:
         return next((place for place in known if place < 1 << 24), known[0] if known else 0)
 
     def look_ahead(self) -> None:
-        """Finds functions that call through a pointer, and `idle` lines: they note the step into a block to which the one
-        before it alone leads, and nowhere else. A block that reports an index is no way: nobody comes back from it."""
+        """Finds lines: `through` begin functions that call through a pointer; `idle` note the step into a block to which the
+        one before it alone leads, and nowhere else. A block that reports an index is no way: nobody comes back from it."""
         for n, line in enumerate(self.lines):
             if line.startswith("define "):
                 start, at, before, after, steps, reports = n, "", {}, {"": []}, {}, set()
@@ -72,11 +72,11 @@ class _Source:
                 self.through.add(start)
             elif line == "}":
                 last = ""
-                for block in (block for block in steps if block not in reports):
+                for block, step in steps.items():
                     ways = [way if way in after else "" for way in before.get(block, ()) if way not in reports]
-                    if ways == [last] and not {*after[last]} - reports - {block}:
-                        self.idle.add(steps[block])
-                    last = block
+                    if block not in reports and ways == [last] and not {*after[last]} - reports - {block}:
+                        self.idle.add(step)
+                    last = last if block in reports else block
 
     def convert(self) -> str:
         hooked = False
@@ -94,9 +94,11 @@ class _Source:
                 self.out += ["  %laptop.from = load ptr, ptr @laptop_called_at"] * hooked
                 continue
             self.out.append(self._instruction(line) if hooked else self._global(line))
-        names = [re.search(r"@([\w.$]+)\(", self.lines[n])[1] for n in sorted(self.through)]
         text = "\n".join(self.out) + self._table()
-        return re.sub(r"@(_Z[\w.$]+)", lambda m: f"@{WAITS}{names.index(m[1])}" if m[1] in names else m[0], text)
+        for n in self.through:
+            name = re.search(r'@([\w.$]+|"[^"]+")\(', self.lines[n])[1]
+            text = re.sub(rf"@{re.escape(name)}(?![\w.$])", f"@{WAITS}{n}", text)
+        return text
 
     def _instruction(self, line: str) -> str:
         if " call " not in line:

@@ -130,9 +130,10 @@ template <size_t SIZE> static inline bool counted_quickly(Thread* t, uintptr_t a
     return true;
 }
 
+constexpr bool IN_A_PAGE = sizeof(void*) == 4;   // whose texts have a step before the log is full: no plain access waits
 void pass(Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
     if (is_own(t, address)) return own_scalar(t, address, size, action, pc);
-    touch_once<sizeof(void*) == 8>(address, size, action, false, pc);        // a page's texts have a step before the log is full
+    touch_once<!IN_A_PAGE>(address, size, action, false, pc);
     if (size >= 8 && action && t->log && run->sanitizing) moves_struct(t, {address, size, (intptr_t)pc, action});
 }
 template <size_t SIZE> static inline void load(uintptr_t address, const void* pc) {

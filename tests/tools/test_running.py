@@ -159,7 +159,7 @@ __global__ void constant(const float* x, float* out) { *(float*)&scale = x[threa
 """
 RIGHT = """      // threads wait below a pointer, and between many accesses
 __device__ float met(float x) { __syncthreads(); return __shfl_xor_sync(~0u, x, 1); }
-__device__ float given(float (*way)(float), float x) { return way(x); }
+extern "C" __device__ float given(float (*way)(float), float x) { return way(x); }
 __global__ void by_pointer(const float* x, float* out) { out[threadIdx.x] = given(*x ? met : nullptr, x[threadIdx.x]); }
 __global__ void in_one_block(const float* x, float* out) { %s }
 """ % ("out[threadIdx.x] += x[threadIdx.x]; " * 800)
