@@ -17,6 +17,7 @@ STEP = "  call void @__sanitizer_cov_trace_pc()"
 ACCESS = re.compile(r"@__tsan_(?:read|write)\d+\(")
 MOST = 60                    # accesses between two steps, fewer than Log::SPARE: no access waits
 WAITS = "laptop_waits_"      # begins the names of functions that call through pointers, perhaps one that waits
+BEGINS = re.compile(r"@__tsan_memcpy\((?=ptr (%[\w.]+), ptr @__const\.)")     # a variable with its first value
 RETURNED = re.compile(r"(\s+%[\w.]+) = call ptr @llvm\.returnaddress\(i32 0\)")
 
 
@@ -29,6 +30,7 @@ class _Source:
     symbols: list[tuple] = field(default_factory=list)
     idle: set[int] = field(default_factory=set)          # see look_ahead
     through: set[int] = field(default_factory=set)
+    own: set[str] = field(default_factory=set)           # variables of the present function
     n_accesses: int = 0          # since the last step
     nobodys: bool = False        # of the present function: the compiler has written it, as a struct's copy
 
@@ -56,7 +58,7 @@ class _Source:
         one before it alone leads, and nowhere else. A block that reports an index is no way: nobody comes back from it."""
         for n, line in enumerate(self.lines):
             if line.startswith("define "):
-                start, at, before, after, steps, reports = n, "", {}, {"": []}, {}, set()
+                start, at, before, after, steps, reports, busy = n, "", {}, {"": []}, {}, set(), {""}
             elif found := BLOCK.match(line):
                 at = found[1]
                 before[at], after[at] = re.findall(r"%([\w.]+)", found[2]), []
@@ -70,6 +72,9 @@ class _Source:
                 reports.add(at)
             elif INDIRECT.match(line):
                 self.through.add(start)
+                busy.add(at)
+            elif (found := CALL.match(line)) and not found["name"].startswith("llvm."):
+                busy.add(at)
             elif line == "}":
                 last = ""
                 for block, step in steps.items():
@@ -77,6 +82,10 @@ class _Source:
                     if block not in reports and ways == [last] and not {*after[last]} - reports - {block}:
                         self.idle.add(step)
                     last = last if block in reports else block
+                for block in steps.keys() - busy - reports:
+                    ways = {*after[block]} - reports
+                    if ways and all(steps.get(way) and not {*before[way]} - reports - {block} and steps[way] not in self.idle for way in ways):
+                        self.idle.add(steps[block])
 
     def convert(self) -> str:
         hooked = False
@@ -89,6 +98,7 @@ class _Source:
             if line.startswith("define "):
                 hooked = bool(self.groups & set(re.findall(r"#(\d+)", line)))
                 at = re.search(r"!dbg !(\d+)", line)
+                self.own.clear()
                 self.nobodys = bool(at) and "DIFlagArtificial" in self.metadata.get(at[1], "")
                 self.out.append(COMDAT.sub("", "define internal " + LINKAGE.sub("", line.removeprefix("define "))))
                 self.out += ["  %laptop.from = load ptr, ptr @laptop_called_at"] * hooked
@@ -101,8 +111,12 @@ class _Source:
         return text
 
     def _instruction(self, line: str) -> str:
+        if " = alloca " in line:
+            self.own.add(line.split()[0])
         if " call " not in line:
             return line
+        if (begins := BEGINS.search(line)) and begins[1] in self.own:
+            return line.replace("@__tsan_memcpy(", "@memcpy(")
         if returned := RETURNED.match(line):
             return f"{returned[1]} = bitcast ptr %laptop.from to ptr"
         called = CALL.match(line)
@@ -144,6 +158,7 @@ class _Source:
         places = ", ".join(f"i32 {p}" for p in self.places)
         return f"""
 @laptop_called_at = external global ptr
+declare ptr @memcpy(ptr, ptr, i32)
 {texts}@laptop_symbols = internal constant [{n} x {{ptr, i32, ptr, i32}}] [{rows}]
 @laptop_entries = internal constant [{len(numbers)} x ptr] [{entries}]
 @laptop_lines = internal constant [{len(self.places)} x i32] [{places}]

@@ -105,7 +105,10 @@ static inline __attribute__((always_inline)) void touch_once(uintptr_t address, 
     Thread* t = current;
     if (!t) return host_touches(address, size, action | (is_volatile ? RELAXED : 0), pc);
     if (is_volatile) t->awaits = address;
-    if (!t->log) return action || is_volatile ? pass_unwatched(t, address, size, action, is_volatile) : void();
+    if (!t->log) {
+        if (action || is_volatile) pass_unwatched(t, address, size, action, is_volatile);
+        return is_volatile ? perhaps_waits(t) : void();
+    }
     t->spins += is_volatile || action == 2;
     if (WAITS && t->spins >= 256 && !run->profiling) looked_often(t);
     Region* region = checked(t, address, size, action, is_volatile, pc);

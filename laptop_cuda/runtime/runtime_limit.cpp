@@ -97,6 +97,5 @@ void pass_unwatched(Thread* t, uintptr_t address, size_t size, int action, bool 
         if (inside && s.region.initialised) memset(s.region.initialised + (address - s.data), 1, size);
     }
     if (run->sanitizing && (action == 2 || is_volatile)) synchronise(address, action != 2 || !(update_how & OF_BLOCK));
-    if (is_volatile) perhaps_waits(t);
 }
 }  // namespace laptop
