@@ -27,9 +27,8 @@ ENGINE_MACROS = {"memcpy", "memset", "memmove", "printf", "assert", "abort", "ex
 DIRECTIVES = {"include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "pragma",
               "error", "warning"}
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
-HEADERS = re.compile(
-    r"cuda/(?:barrier|ptx)|(?:cuda(?:_\w+)?|cuComplex|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
-    r"climits|limits|cstdint|stdint)(?:\.h)?")
+HEADERS = re.compile(r"cuda/(?:barrier|ptx)|(?:cuda(?:_\w+)?|cuComplex|c?math|cstdio|stdio|cassert|assert|"
+                     r"cfloat|float|climits|limits|cstdint|stdint)(?:\.h)?")
 # a bracket that follows no name, call or index opens a lambda
 LAMBDA = re.compile(r"(?:^|[^\w\s)\]]|\breturn)\s*\[")
 

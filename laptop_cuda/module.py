@@ -115,8 +115,8 @@ class Module:
     def _build(self, key: tuple, wanted: list[tuple[KernelText, str]], traced: bool, entry) -> Library:
         if key not in self._libraries:
             self._libraries[key] = kernel_library(
-                self._files, self.name, self.source, wanted, traced, folder=self._folder, start=self._start,
-                include=self._include, entry=entry)
+                self._files, self.name, self.source, wanted, traced, entry=entry,
+                folder=self._folder, start=self._start, include=self._include)
         return self._libraries[key]
 
     def builds(self) -> list[Path]:

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from course_lib.rope import apply_rope, rope_table
 from course_lib.studies.w2_audit_models import AuditBlock, Overlap
 
-REPOSITORY = "github.com/ytfh44/W2Attn"
 LEAST_WIDTH = 1e-4
 # The repository's logs, one run each: commit, length, model, loss after 500 steps, seconds, megabytes.
 LOGGED = [("1f86662", 128, "standard", 3.6821, 9.99, 192.33), ("1f86662", 128, "W2", 3.4479, 37.73, 1475.04),

@@ -45,8 +45,7 @@ class Judge(Child):
         except Exception as fault:
             where = traceback.extract_tb(fault.__traceback__)[-1]
             self.tell(case="", kind="fatal", verdict="fatal",
-                      message=f"the reference failed: {type(fault).__name__}: {fault} "
-                              f"({Path(where.filename).name}, line {where.lineno})")
+                      message=f"the reference failed: {type(fault).__name__}: {fault} ({Path(where.filename).name}, line {where.lineno})")
         return 0
 
     def judged(self, case: Case) -> dict:

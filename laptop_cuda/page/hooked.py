@@ -84,7 +84,8 @@ class _Source:
                     last = last if block in reports else block
                 for block in steps.keys() - busy - reports:
                     ways = {*after[block]} - reports
-                    if ways and all(steps.get(way) and not {*before[way]} - reports - {block} and steps[way] not in self.idle for way in ways):
+                    if ways and all(way in steps and steps[way] not in self.idle and
+                                    not {*before[way]} - reports - {block} for way in ways):
                         self.idle.add(steps[block])
 
     def convert(self) -> str:
@@ -147,18 +148,19 @@ class _Source:
         return f"{name} = internal {LINKAGE.sub('', found['before'])}{found['kind']} {rest}"
 
     def _table(self) -> str:
-        n = len(self.symbols)
+        n, made = len(self.symbols), "\n".join(self.out)
+        copies = "" if re.search(r"^declare .*@memcpy\(", made, re.M) else "declare ptr @memcpy(ptr, ptr, i32)"
         texts = "".join(f'@laptop_name_{i} = internal constant [{len(s[2].encode()) + 1} x i8] c"{s[2]}\\00"\n'
                         for i, s in enumerate(self.symbols))
         rows = ", ".join(f"{{ptr, i32, ptr, i32}} {{ptr {at}, i32 ptrtoint (ptr getelementptr ({kind}, ptr null, i32 1) "
                          f"to i32), ptr @laptop_name_{i}, i32 {int(constant)}}}"
                          for i, (at, kind, _, constant) in enumerate(self.symbols))
-        numbers = sorted({int(n) for n in re.findall(r"\ndefine .*@laptop_entry_(\d+)\(", "\n".join(self.out))})
+        numbers = sorted({int(n) for n in re.findall(r"\ndefine .*@laptop_entry_(\d+)\(", made)})
         entries = ", ".join(f"ptr @laptop_entry_{n}" for n in numbers)
         places = ", ".join(f"i32 {p}" for p in self.places)
         return f"""
 @laptop_called_at = external global ptr
-declare ptr @memcpy(ptr, ptr, i32)
+{copies}
 {texts}@laptop_symbols = internal constant [{n} x {{ptr, i32, ptr, i32}}] [{rows}]
 @laptop_entries = internal constant [{len(numbers)} x ptr] [{entries}]
 @laptop_lines = internal constant [{len(self.places)} x i32] [{places}]

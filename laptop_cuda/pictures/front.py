@@ -33,9 +33,8 @@ class Picture:
         source = quote(self.canvas.svg(self.words, alone=True), safe=" /:;,=()'!*@[]{}|")
         words, caption = html.escape(self.words), html.escape(self.caption)
         return (f'<figure style="margin:0"><img style="max-width:100%" src="data:image/svg+xml,{source}" '
-                f'alt="{html.escape(self.words, quote=True)}">'
-                f"<figcaption><em>{caption}</em><details><summary>In words</summary>{words}</details>"
-                "</figcaption></figure>")
+                f'alt="{html.escape(self.words, quote=True)}"><figcaption><em>{caption}</em>'
+                f"<details><summary>In words</summary>{words}</details></figcaption></figure>")
 
     def text(self) -> str:
         return f"{self.title}. {self.caption}\n{self.words}"

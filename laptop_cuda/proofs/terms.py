@@ -144,8 +144,7 @@ class World:
             level = self.level(a, b)
             quotient = self.new("div", level)
             rest = a - quotient * b
-            self.symbols[only(quotient)].axioms.append(
-                z3.Implies(b > 0, z3.And(rest >= 0, rest < b)))
+            self.symbols[only(quotient)].axioms.append(z3.Implies(b > 0, z3.And(rest >= 0, rest < b)))
             self.divided[key] = quotient, rest
         return self.divided[key]
 

@@ -8,9 +8,8 @@ from .. import packs
 from . import compare, convert, integers, memory, threads
 from .operands import BYTES, FLOATS, TYPES, P, Unknown, get, put, whole
 
-NOTHING = re.compile(
-    r"prefetchu?\..*|griddepcontrol\..*|nanosleep\.u32|pragma|discard\..*|applypriority\..*|brkpt"
-    r"|createpolicy\..*")
+NOTHING = re.compile(r"prefetchu?\..*|griddepcontrol\..*|nanosleep\.u32|pragma|discard\..*|applypriority\..*|brkpt|"
+                     r"createpolicy\..*")
 EXACT = {"rn", "approx", "full", "ftz", "lo"}        # modifiers that need nothing here; ftz is for all alike
 BINARY = {"add", "sub", "mul", "div", "rem", "min", "max"}
 BITS = {"and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}"}
@@ -35,8 +34,7 @@ CLUSTERS = ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")      #
 VARIABLES = {"tid": "threadIdx", "ntid": "blockDim", "ctaid": "blockIdx", "nctaid": "gridDim"}
 
 
-NOT_KNOWN = re.compile(r"pm\d+\w*|envreg\d+|\w+_smem_size|reserved_smem\w*"
-                       r"|current_graph_exec")
+NOT_KNOWN = re.compile(r"pm\d+\w*|envreg\d+|\w+_smem_size|reserved_smem\w*|current_graph_exec")
 
 
 def special(name: str) -> str | None:

@@ -342,16 +342,13 @@ HOOKS(1) HOOKS(2) HOOKS(4) HOOKS(8) HOOKS(16)
 UNALIGNED(2) UNALIGNED(4) UNALIGNED(8) UNALIGNED(16)
 void __tsan_read_range(void* p, size_t n) { touch_range((uintptr_t)p, n, 0, PC); }
 void __tsan_write_range(void* p, size_t n) { touch_range((uintptr_t)p, n, 1, PC); }
-void* __tsan_memcpy(void* to, const void* from, size_t n) {
-    const void* pc = PC;         // the next thread's, once this one has waited
-    touch_range((uintptr_t)from, n, 0, pc), touch_range((uintptr_t)to, n, 1, pc);
-    return memcpy(to, from, n);
-}
-void* __tsan_memmove(void* to, const void* from, size_t n) {
-    const void* pc = PC;
-    touch_range((uintptr_t)from, n, 0, pc), touch_range((uintptr_t)to, n, 1, pc);
-    return memmove(to, from, n);
-}
+// PC is the next thread's, once this one has waited.
+#define COPIES(name)                                                                                           \
+    void* __tsan_##name(void* to, const void* from, size_t n) {                                                \
+        const void* pc = PC;                                                                                   \
+        touch_range((uintptr_t)from, n, 0, pc), touch_range((uintptr_t)to, n, 1, pc);                          \
+        return name(to, from, n); }
+COPIES(memcpy) COPIES(memmove)
 void* __tsan_memset(void* to, int value, size_t n) {
     touch_range((uintptr_t)to, n, 1, PC);
     return memset(to, value, n);

@@ -1,8 +1,7 @@
 // A run that is to answer in time. Half of it is for checks, or for counts: a launch that is not counted to its end has none.
-// Of checks each launch gets a share of what is left of that half, so
-// that later ones have theirs. Where a share does not suffice for all blocks, the corners of the grid and some in
-// between are checked, and the rest run with hooks that only keep what later checks ask: which bytes were written, and
-// the order that fences and atomics make.
+// Of checks each launch gets a share of what is left of that half, so that later ones have theirs. Where a share does not
+// suffice for all blocks, the corners of the grid and some in between are checked, and the rest run with hooks that only
+// keep what later checks ask: which bytes were written, and the order that fences and atomics make.
 #include <string.h>
 
 #include <algorithm>

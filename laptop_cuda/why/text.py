@@ -10,10 +10,9 @@ def as_text(why) -> str:
 
 
 def as_html(why) -> str:
-    rows = "".join(
-        f'<tr><td style="text-align:right">{s.line}</td><td style="text-align:left"><code>'
-        f'{html.escape(s.text)}</code></td><td style="text-align:left">{html.escape(s.reason)}</td></tr>'
-        for s in why.lines)
+    left = '<td style="text-align:left">'
+    rows = "".join(f'<tr><td style="text-align:right">{s.line}</td>{left}<code>{html.escape(s.text)}</code></td>'
+                   f"{left}{html.escape(s.reason)}</td></tr>" for s in why.lines)
     tree = html.escape("\n".join([*_tree(why), *_readers(why)]).strip("\n"))
     return (f"<p>{html.escape(_head(why))}</p><p><b>Lines to look at first</b></p><table>{rows}</table>"
             f"<details><summary>What it was made from</summary><pre>{tree}</pre></details>")

@@ -158,8 +158,7 @@ COPIES = {
     "the C++ library's copy": body("float v[2000]; std::copy(" + ROW + ", " + ROW + " + n, v);" + SUM.format("v[i]"), "// cudaGraph\n"),
 }
 UNCOUNTED = {name: COPIES[name]
-             for name in ("a struct that is left out by `...`",
-                          "a struct with the name of a function for `...`",
+             for name in ("a struct that is left out by `...`", "a struct with the name of a function for `...`",
                           "a result that is built in an array", "the C++ library's copy")}
 # right results that cost what they cost: no count is saved
 NOTHING_SAVED = {

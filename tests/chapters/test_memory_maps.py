@@ -131,9 +131,9 @@ def test_everybody_gets_everything(places):
     pytest.param(causal, lengths, marks=pytest.mark.slow) for causal in (False, True)
     for lengths in ([13], [1, 11, 1], [2, 3, 5, 3]))])
 def test_processes_make_one_attention(causal, lengths):
-    q, k, v = (torch.randn(2, heads, 13, d, dtype=torch.float64,
-                           generator=torch.Generator().manual_seed(heads))
-               for heads, d in ((4, 8), (2, 8), (2, 6)))
+    seeded = lambda n: torch.Generator().manual_seed(n)
+    drawn = lambda h, d: torch.randn(2, h, 13, d, dtype=torch.float64, generator=seeded(h))
+    q, k, v = (drawn(heads, d) for heads, d in ((4, 8), (2, 8), (2, 6)))
     torch.testing.assert_close(in_processes(q, k, v, lengths, causal),
                                grouped_query_attention(q, k, v, causal=causal))
 

@@ -39,9 +39,8 @@ def op():
         mod.scaled_square_backward[(n + 31) // 32, 32](grad, x, w, grad_x, grad_w, n, scale)
         return grad_x, grad_w
 
-    return cuda.custom_op("test_square", forward,
-                          fake=lambda x, w, scale: (torch.empty_like(x), x.new_empty(x.shape[:-1])),
-                          backward=backward)
+    fake = lambda x, w, scale: (torch.empty_like(x), x.new_empty(x.shape[:-1]))
+    return cuda.custom_op("test_square", forward, fake=fake, backward=backward)
 
 
 def inputs(*shape):

@@ -73,9 +73,8 @@ LAUNCHES = [
 
 @pytest.mark.parametrize("source, callee, configuration, arguments", LAUNCHES)
 def test_launches(source, callee, configuration, arguments):
-    assert launch(source) == (
-        f'laptop::host_launch("{callee}", __LINE__, [&](auto... laptop_args) {{ '
-        f"{callee}(laptop_args...); }}, laptop::launch_config({configuration}){arguments});")
+    assert launch(source) == (f'laptop::host_launch("{callee}", __LINE__, [&](auto... laptop_args) {{ {callee}('
+                              f"laptop_args...); }}, laptop::launch_config({configuration}){arguments});")
 
 
 def test_a_launch_over_several_lines_keeps_them():

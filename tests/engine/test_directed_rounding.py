@@ -114,9 +114,8 @@ def test_conversions_are_exact_in_every_direction(compiler):
     edges = [0, 1, -1, 2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63),
              -(2**63) + 1, -2**11 + 1]
     random = np.random.default_rng(1)
-    v = np.array(edges
-                 + [int(k) >> int(s)
-                    for k, s in zip(random.integers(-2**63, 2**63, 80), random.integers(0, 60, 80))])
+    drawn = zip(random.integers(-2**63, 2**63, 80), random.integers(0, 60, 80))
+    v = np.array(edges + [int(k) >> int(s) for k, s in drawn])
     d = random.standard_normal(len(v)) * 2.0 ** random.integers(-160, 140, len(v))
     d[:4] = 0.0, -0.0, 1e300, -1e-300
 

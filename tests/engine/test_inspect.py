@@ -84,9 +84,8 @@ def test_the_disassembler_s_text_is_read():
     assert [i.bytes for i in code.instructions if "load" in i.kind] == [4, 16, 8, 16]
     assert [i.flops for i in code.instructions if i.kind == "tensor"] == [2 * 16 * 8 * 16]
     assert code.loops == [(1, 1)] and code.instructions[2].block == 1
-    assert (code.instructions[2].places
-            == (("/toolkit/sm_30_intrinsics.hpp", 449), ("/somewhere/rows.cuh", 29),
-                ("/somewhere/source.cu", 5)))
+    assert code.instructions[2].places == (
+        ("/toolkit/sm_30_intrinsics.hpp", 449), ("/somewhere/rows.cuh", 29), ("/somewhere/source.cu", 5))
     called = [i for i in code.instructions if i.block in code.rare]
     assert {"CALL", "MUFU", "RET"} <= {i.name for i in called} and "LDG" not in {i.name for i in called}
 
@@ -238,9 +237,8 @@ def test_spills_are_found(with_nvcc):
     body += ("    for (int j = 0; j < n; ++j) {\n"
              + "".join(f"        a{i} = a{i} * x[j] + a{(i * 7 + 1) % 60};\n" for i in range(60)))
     source = ("__global__ void __launch_bounds__(1024, 2) k(const float* x, float* y, int n) {\n"
-              "    int t = "
-              "threadIdx.x;\n" + body + "    }\n    y[t] = " + " + ".join(f"a{i}" for i in range(60))
-              + ";\n}\n")
+              "    int t = threadIdx.x;\n" + body + "    }\n"
+              "    y[t] = " + " + ".join(f"a{i}" for i in range(60)) + ";\n}\n")
     found = cuda.inspect(cuda.compile(source).k)
     assert (found["registers"] <= 32 and found["spill_stores"] > 0 and found["spill_loads"] > 0
             and found["stack"] > 0)

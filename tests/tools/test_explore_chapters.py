@@ -274,8 +274,7 @@ def test_the_audit_compares_the_runs_of_the_file(task, measure, softmax, w2):
 def test_the_tree_keeps_the_ideas_asked_for(question, since, idea, kept):
     from course_lib.field_guide import IDEAS, models_by_idea
 
-    chosen, text = IDEAS[idea], words("ideas", question=question, since=since,
-                                       idea=IDEAS[idea].name)
+    chosen, text = IDEAS[idea], words("ideas", question=question, since=since, idea=IDEAS[idea].name)
     assert (text.startswith(f"{kept} of {len(IDEAS)} ideas")
             and f"{chosen.name} ({chosen.date}, {chosen.source})" in text)
     table = models_by_idea().splitlines()

@@ -165,14 +165,17 @@ __global__ void in_one_block(const float* x, float* out) { %s }
 """ % ("out[threadIdx.x] += x[threadIdx.x]; " * 800)
 
 
+def recorded(module, folder, grid: int, x: np.ndarray) -> record.Recorder:
+    recorder, library = record.Recorder(folder / "recorded"), module._library(True)
+    for (text, _), entry in library.entries.items():
+        recorder.note(getattr(module, text.name)[grid, 64], entry, library, [x, np.zeros(64, np.float32)])
+    return recorder
+
+
 @pytest.mark.slow
 @needs
 def test_a_faulty_kernel_has_the_laptops_finding_and_a_right_one_its_counts(tmp_path):
-    module = cuda.compile(FAULTY + RIGHT, "faulty.cu")
-    recorder, library = record.Recorder(tmp_path / "recorded"), module._library(True)
-    for (text, _), entry in library.entries.items():
-        arrays = [np.ones(64, np.float32), np.zeros(64, np.float32)]
-        recorder.note(getattr(module, text.name)[1, 64], entry, library, arrays)
+    recorder = recorded(cuda.compile(FAULTY + RIGHT, "faulty.cu"), tmp_path, 1, np.ones(64, np.float32))
     assert not recorder.left
     built = page.module([page.Source(recorder.sources[0]["text"], ("faulty.cu",))])
     found = answers(tmp_path, built, recorder.launches, bytes(recorder.data))
@@ -221,16 +224,15 @@ def steps_of(data: dict) -> list:
 @pytest.mark.slow
 @needs
 def test_a_launch_is_played_as_on_the_laptop(tmp_path):
-    module, wanted = cuda.compile(PLAYED, "played.cu"), []
-    recorder, library = record.Recorder(tmp_path / "recorded"), module._library(True)
-    for (text, _), entry in library.entries.items():
-        arrays = [np.linspace(0, 1, 64, dtype=np.float32), np.zeros(64, np.float32)]
-        recorder.note(getattr(module, text.name)[3, 64], entry, library, arrays)
+    module, x, wanted = cuda.compile(PLAYED, "played.cu"), np.linspace(0, 1, 64, dtype=np.float32), []
+    recorder = recorded(module, tmp_path, 3, x)
+    for launch in recorder.launches:
+        kernel = getattr(module, launch["kernel"])[3, 64]
         try:
             with cuda.sanitize():
-                getattr(module, text.name)[3, 64](arrays[0], arrays[1].copy())
+                kernel(x, np.zeros(64, np.float32))
             with cuda.profile() as report:
-                getattr(module, text.name)[3, 64](*arrays)
+                kernel(x, np.zeros(64, np.float32))
             wanted.append(Trace(report.launches[0].replay()).data)
         except cuda.KernelError as error:
             wanted.append(Trace(error.replay()).data)

@@ -34,8 +34,7 @@ class Request:
 class Failure:
     """Why there is no value. `line` counts from the first line of the student's cell."""
     # syntax, command, undefined, not defined, signature, exception, timeout, unwritten, compile,
-    # launch, missing, forbidden,
-    # or the kind of a cuda.KernelError
+    # launch, missing, forbidden, or the kind of a cuda.KernelError
     kind: str
     message: str
     line: int | None = None

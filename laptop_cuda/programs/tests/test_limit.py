@@ -59,9 +59,8 @@ def test_a_later_launch_has_its_share(program):
 
 
 def test_what_does_not_end_is_a_note(tmp_path, capfd):
-    (tmp_path / "f.cu").write_text(FOREVER + "\n"
-                                   "int main() { int* x; cudaMallocManaged(&x, 4); *x = 0; forever<<<1, 1>>>(x); "
-                                   "cudaDeviceSynchronize(); return 3; }")
+    (tmp_path / "f.cu").write_text(FOREVER + "\nint main() { int* x; cudaMallocManaged(&x, 4); *x = 0; "
+                                   "forever<<<1, 1>>>(x); cudaDeviceSynchronize(); return 3; }")
     for options, status, why in ((["--limit", "6"], 0, "had not ended when the limit of 6 seconds was reached"),
                                  (["--limit", "0", "--steps", "1000"], 3, "was stopped: one block ran more than 1,000 steps")):
         assert main([*options, str(tmp_path / "f.cu")]) == status
